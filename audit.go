@@ -17,7 +17,7 @@ import (
 // limits.on_unavailable, system.on_unavailable, system.near_limit, manifest.apply, bucket.reset, namespace.create,
 // namespace.delete, namespace.recover, namespace.purge and secret.create.
 type AuditEvent struct {
-	// sorts by time: to the millisecond, and strictly among the events of one limiter
+	// Sorts by time: to the millisecond, and strictly among the events of one limiter.
 	ID        string          `json:"id"`
 	At        time.Time       `json:"at"`
 	Principal string          `json:"principal"` // who made the change; see [WithPrincipal]

@@ -11,7 +11,7 @@ import (
 // Managed marks a record as declared by a manifest. Other changes of the record leave the mark as it is.
 type Managed struct {
 	Manifest string `json:"manifest"` // its name
-	// of the declared value; if the record's value differs, it was changed by other means
+	// Of the declared value; if the record's value differs, it was changed by other means.
 	Hash string `json:"hash"`
 }
 

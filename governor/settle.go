@@ -32,7 +32,7 @@ func (c *call) settle(result any, err error) {
 	}
 	for _, cl := range c.claims {
 		if slow && cl.b.table != "" {
-			// nothing is given back: a throttled call must not be retried sooner
+			// Nothing is given back: a throttled call must not be retried sooner.
 			cl.estimate = min(cl.estimate, cl.cost)
 		}
 		cl.b.settle(now, cl.estimate, cl.cost, cl.known)

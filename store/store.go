@@ -75,7 +75,7 @@ type Limit struct {
 	Amount int64         // millitokens issued per Period
 	Period time.Duration // at most 366 days
 	Burst  int64         // millitokens that may be outstanding at once
-	// brought by a request, and identified by name and parameters; it is kept alongside the bucket's own limits
+	// Brought by a request, and identified by name and parameters; it is kept alongside the bucket's own limits.
 	Override bool
 }
 

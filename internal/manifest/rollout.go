@@ -165,7 +165,7 @@ func (r *rollout) keep(ctx context.Context, percent int) error {
 
 func (r *rollout) run(ctx context.Context) error {
 	from := r.state.Percent
-	// it was interrupted at another stage
+	// It was interrupted at another stage.
 	if from > 0 && len(r.state.Records) > 0 && !slices.Contains(r.opts.Stages, from) {
 		if err := r.watched(ctx); err != nil {
 			return err

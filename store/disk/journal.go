@@ -29,7 +29,7 @@ type journal struct {
 	closing atomic.Bool // nothing is admitted any more
 	touched atomic.Bool // something has changed since Open
 	begun   atomic.Bool // the file is marked as not closed
-	// callers do not wait for the committer, so those that keep all processors busy must yield to it
+	// Callers do not wait for the committer, so those that keep all processors busy must yield to it.
 	behind atomic.Bool
 
 	// gate is held for reading by a settle with an id, and for writing while the committer collects, so that a settle's

@@ -217,7 +217,7 @@ func syncDir(dir string) error {
 		return err
 	}
 	err = d.Sync()
-	// systems that cannot sync directories
+	// Systems that cannot sync directories.
 	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
 		err = nil
 	}

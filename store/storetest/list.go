@@ -291,7 +291,7 @@ func listMoving(e *env) {
 			if q.After = p.Next; p.Next == "" {
 				break
 			}
-			// add some before and after the cursor, and remove some, including the one that it points to
+			// Add some before and after the cursor, and remove some, including the one that it points to.
 			for i := range 4 {
 				e.commit(put(key((n*14+i*16)%60+1), e.record(key((n*14+i*16)%60+1)).Version, "new"))
 			}

@@ -223,7 +223,7 @@ func weirUsage(e *env, entities, asks int, extra int64) (int, error) {
 	defer stop()
 	// Usage is booked eventually: waiting until it stops changing also reveals if too much is booked.
 	booked := 0
-	// real time: another goroutine reads the engine's stream
+	// Real time: another goroutine reads the engine's stream.
 	for last := time.Now(); time.Since(last) < time.Second &&
 		time.Since(began) < time.Minute; time.Sleep(20 * time.Millisecond) {
 		n := 0

@@ -72,7 +72,7 @@ func (l *Live) Draw(lines []string) {
 		if i > 0 {
 			b.WriteString("\r\n")
 		}
-		// cleared first: in the last column, clearing after it would erase a letter
+		// Cleared first: in the last column, clearing after it would erase a letter.
 		b.WriteString("\x1b[2K" + Clip(line, width))
 	}
 	b.WriteString(end)

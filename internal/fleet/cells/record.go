@@ -71,7 +71,7 @@ type instanceRecord struct {
 	Store string  `json:"store,omitempty"` // the agent's installation; "": not known to the agent
 	Seq   uint64  `json:"seq"`
 	Ack   Version `json:"ack"` // nothing older is in use in the cell
-	// thousandths of a request per second, admitted or refused, by namespace
+	// Thousandths of a request per second, admitted or refused, by namespace.
 	Offered map[string]int64 `json:"offered,omitempty"`
 	Used    []usedRecord     `json:"used,omitempty"`
 }
@@ -82,7 +82,7 @@ type grants struct {
 
 	Settings Settings         `json:"settings"`
 	Cells    map[string]*cell `json:"cells,omitempty"`
-	// thousandths of the limits that all cells have admitted, by namespace, if more than the whole
+	// Thousandths of the limits that all cells have admitted, by namespace, if more than the whole.
 	Over map[string]int64 `json:"over,omitempty"`
 }
 

@@ -122,7 +122,7 @@ func (f *Flow) Poll(ctx context.Context) error {
 	for i, id := range ids {
 		f.mu.Lock()
 		s := f.spaces[id]
-		// otherwise a newer epoch was announced meanwhile
+		// Otherwise a newer epoch was announced meanwhile.
 		changed := s == nil || s.epoch != epochs[i] && !s.at.After(began)
 		if changed {
 			if s != nil {

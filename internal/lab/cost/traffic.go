@@ -20,10 +20,10 @@ const (
 type Traffic struct {
 	Requests float64 `json:"requests_per_second"`
 	Refused  float64 `json:"refused"` // share of the requests
-	// share of the refusals in which a parent refuses: the child was debited, and its tokens are returned
+	// Share of the refusals in which a parent refuses: the child was debited, and its tokens are returned.
 	ByParent float64 `json:"refused_by_parent"`
 	FromMem  float64 `json:"refused_again"` // share of the refusals that are repeated from memory
-	// share of the requests whose chain has Depth entities; the others have one
+	// Share of the requests whose chain has Depth entities; the others have one.
 	Cascade   float64 `json:"cascade"`
 	Depth     int     `json:"depth"`                // at least 1
 	Adjusts   float64 `json:"adjusts"`              // adjustments and rollbacks per admitted request

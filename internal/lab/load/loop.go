@@ -132,7 +132,7 @@ func (r *runner) user(ctx context.Context, u int, begun time.Time) {
 	d := r.drawer()
 	d.pcg.Seed(r.Seed, streamUser|uint64(u))
 	calls := context.WithoutCancel(ctx)
-	// so that users do not start together
+	// So that users do not start together.
 	pause := time.Duration(d.rnd.Float64() * float64(r.Scenario.Wait.wait(d.rnd)))
 	var c Call
 	for {

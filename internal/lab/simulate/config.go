@@ -18,7 +18,7 @@ type Config struct {
 	// Defaults to all.
 	Begin            int
 	JoinFrom, JoinTo time.Duration
-	// each process's clock is off by up to this much, at most 1 s: the driver corrects larger skew
+	// Each process's clock is off by up to this much, at most 1 s: the driver corrects larger skew.
 	ClockSkew time.Duration
 
 	Rate     float64 // decisions per second, of all processes together; defaults to 1,000
@@ -42,7 +42,7 @@ type Config struct {
 	Outages []Outage
 
 	OnUnavailable Policy // defaults to Local
-	// after which a process that has joined counts among those that divide local shares; defaults to 2 s
+	// After which a process that has joined counts among those that divide local shares; defaults to 2 s.
 	Heartbeat time.Duration
 
 	Cells []Cell // each with its own table and share of each limit; none: a single cell with everything

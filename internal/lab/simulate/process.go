@@ -72,7 +72,7 @@ func (p *process) memory(entity int) *memory {
 	m := p.buckets[entity]
 	if m == nil {
 		m = &memory{entity: entity, n: 1, debits: []store.Debit{{
-			// each process has its own shares
+			// Each process has its own shares.
 			Bucket:  store.Bucket{Namespace: strconv.Itoa(p.number), Entity: strconv.Itoa(entity)},
 			Charges: []store.Charge{{Limit: &p.cell.limit, Amount: p.s.cfg.Tokens * 1000}},
 		}}}

@@ -327,7 +327,7 @@ func (ev *evidence) tally(entity string, limit int, backs map[string]int) reckon
 			switch {
 			case r.Result == Admitted:
 				t.Debited, t.First, t.Last = n, t.Early, t.Late
-				// its time is that of the last bucket debited; this one may have been debited as early as the call
+				// Its time is that of the last bucket debited; this one may have been debited as early as the call.
 				if !ev.atomic {
 					t.First = reckon.Reading(l, r.At.Add(-time.Duration(r.Told-r.Asked)))
 					t.Early = t.First

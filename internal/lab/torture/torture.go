@@ -282,7 +282,7 @@ func (c *Config) skewed() bool { return c.Traits.OwnClock && slices.Contains(c.F
 // start starts a worker.
 func (r *run) start(ctx context.Context, s setup) (hand, error) {
 	if r.Processes > 0 {
-		// it ends when its input does, after completing what it has begun
+		// It ends when its input does, after completing what it has begun.
 		cmd, err := r.Spawn(context.WithoutCancel(ctx))
 		if err != nil {
 			return nil, err

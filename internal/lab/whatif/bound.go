@@ -60,7 +60,7 @@ func (t *trial) least(w *window) float64 {
 	wanted := w.spent - w.returned
 	inMinute := w.peak - w.returned - t.burst - t.rate*minute
 	refused := max(0, wanted-given, inMinute)
-	// had more been refused, that much more would be left, and less refused later
+	// Had more been refused, that much more would be left, and less refused later.
 	t.level = min(t.burst, given-wanted+refused)
 	return refused
 }

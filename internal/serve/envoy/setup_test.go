@@ -64,7 +64,7 @@ func setup(t *testing.T, change ...func(*weir.Config, *envoy.Config)) *bundle {
 	t.Helper()
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	b := &bundle{t: t, ctx: t.Context(), store: &faulty{Store: memory.New(&memory.Config{Now: func() time.Time { return now }})}}
-	// real time: outside bubbles, nothing may depend on how busy the machine is
+	// Real time: outside bubbles, nothing may depend on how busy the machine is.
 	lim := weir.Config{Store: b.store, StoreTimeout: time.Minute}
 	cfg := envoy.Config{Within: time.Minute}
 	for _, f := range change {

@@ -42,7 +42,7 @@ func TestUsageStream(t *testing.T) {
 		t.Errorf("at first %s, want no requests", data)
 	}
 	f.must(t, http.StatusOK, "POST", "/v1/acquire", `{"entity":"alice","resource":"gpt-4","tokens":{"rpm":1}}`)
-	// real time: the server looks every two seconds
+	// Real time: the server looks every two seconds.
 	if data := heard(); !strings.Contains(data, `"requests":1`) || !strings.Contains(data, `"entity":"alice"`) {
 		t.Errorf("then %s, want one request", data)
 	}

@@ -66,7 +66,7 @@ func (t *Table) stamp(b *Bucket, now int64) {
 func (t *Table) turn(b *Bucket, now int64) {
 	was, is := minuteOf(b.at), minuteOf(now)
 	t.minute.Store(is)
-	// without a meter, reached only for the nanosecond before the epoch
+	// Without a meter, reached only for the nanosecond before the epoch.
 	if t.cfg.Meter == nil || was == is || !b.counted() {
 		return
 	}
