@@ -28,27 +28,23 @@ type CellShare struct {
 // Report adds the metrics of the cell.
 func (c Cell) Report(s *Scrape) {
 	cell := []string{"cell", c.Name}
-	var leads float64
-	if c.Leads {
-		leads = 1
-	}
-	s.gauge("weir.cell.leads", "1 in the process that divides the limits among the cells.", point[float64]{leads, cell})
-	s.gauge("weir.cell.missing", "Cells that have not been heard from.", point[float64]{float64(c.Missing), cell})
+	s.gauge("weir.cell.leads", "1 in the process that divides the limits among the cells.", yes(c.Leads, cell...))
+	s.gauge("weir.cell.missing", "Cells that have not been heard from.", value(c.Missing, cell...))
 	s.gauge("weir.cell.foreign.processes", "Processes of another installation, with another store, that use this "+
-		"cell's name.", point[float64]{float64(c.Others), cell})
+		"cell's name.", value(c.Others, cell...))
 	if !c.Contact.IsZero() {
 		s.gauge("weir.cell.contact.age.seconds", "Time since the registry of cells was last read.",
-			point[float64]{s.now.Sub(c.Contact).Seconds(), cell})
+			value(s.now.Sub(c.Contact).Seconds(), cell...))
 	}
-	var shares, ratios, admitted []point[float64]
+	var shares, ratios, admitted []point
 	for _, sh := range labeled(c.Shares, s.namespaces) {
 		labels := cell
 		if s.namespaces > 0 {
 			labels = []string{"cell", c.Name, "namespace", sh.Namespace}
 		}
-		shares = append(shares, point[float64]{sh.Share, labels})
-		ratios = append(ratios, point[float64]{sh.Ratio, labels})
-		admitted = append(admitted, point[float64]{sh.Admitted, labels})
+		shares = append(shares, value(sh.Share, labels...))
+		ratios = append(ratios, value(sh.Ratio, labels...))
+		admitted = append(admitted, value(sh.Admitted, labels...))
 	}
 	s.gauge("weir.cell.share", "The cell's share of the limits; 1 is the whole. The largest of several namespaces.",
 		shares...)

@@ -13,19 +13,15 @@ type ConfigFlow struct {
 
 // Report adds the metrics of how the process learns of changes.
 func (c ConfigFlow) Report(s *Scrape) {
-	var file float64
-	if c.FromFile {
-		file = 1
-	}
 	s.gauge("weir.config.age.seconds", "For how long a change of limits may have gone unnoticed.",
-		point[float64]{v: c.Age.Seconds()})
+		value(c.Age.Seconds()))
 	s.gauge("weir.config.from.file", "1 while limits come from a file because the store has not answered yet.",
-		point[float64]{v: file})
+		yes(c.FromFile))
 	s.count("weir.config.changes", "Changes by other processes that were noticed, by how.",
-		point[int64]{int64(c.Polled), []string{"by", "poll"}}, point[int64]{int64(c.Told), []string{"by", "store"}})
+		value(c.Polled, "by", "poll"), value(c.Told, "by", "store"))
 	s.count("weir.config.unreadable",
 		"Times that a record could not be used, so that the last known version stayed in force.",
-		point[int64]{v: int64(c.Unreadable)})
+		value(c.Unreadable))
 }
 
 // MirrorAge is the age of a cell's configuration: the time since it was last known to equal its source.
@@ -35,5 +31,5 @@ type MirrorAge time.Duration
 func (a MirrorAge) Report(s *Scrape) {
 	s.gauge("weir.config.mirror.age.seconds",
 		"For how long the cell's configuration may have differed from its source.",
-		point[float64]{v: time.Duration(a).Seconds()})
+		value(time.Duration(a).Seconds()))
 }

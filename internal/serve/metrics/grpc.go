@@ -13,36 +13,36 @@ import (
 )
 
 // Unary counts the gRPC requests that next handles, and records spans for them if tracing is on.
-func (m *Metrics) Unary(
+func (t *traffic) Unary(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler,
 ) (resp any, err error) {
-	ctx, end := m.call(ctx, info.FullMethod)
+	ctx, end := t.call(ctx, info.FullMethod)
 	defer func() { end(err) }()
 	return next(ctx, req)
 }
 
 // Stream is [Metrics.Unary] for streams, each of which counts as one request.
-func (m *Metrics) Stream(
+func (t *traffic) Stream(
 	srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler,
 ) (err error) {
-	ctx, end := m.call(ss.Context(), info.FullMethod)
+	ctx, end := t.call(ss.Context(), info.FullMethod)
 	defer func() { end(err) }()
 	return next(srv, &stream{ss, ctx})
 }
 
 // call begins a request, and returns the function that ends it.
-func (m *Metrics) call(ctx context.Context, method string) (context.Context, func(error)) {
+func (t *traffic) call(ctx context.Context, method string) (context.Context, func(error)) {
 	began := time.Now()
-	m.rpc.inFlight.Add(1)
+	t.rpc.inFlight.Add(1)
 	var sp *requestSpan
-	if m.cfg.Tracing != nil {
+	if t.tracing != nil {
 		md, _ := metadata.FromIncomingContext(ctx)
-		ctx, sp = m.cfg.Tracing.start(ctx, method, carrier(md))
+		ctx, sp = t.tracing.start(ctx, method, carrier(md))
 	}
 	return ctx, func(err error) {
-		m.rpc.inFlight.Add(-1)
+		t.rpc.inFlight.Add(-1)
 		code := status.Code(err)
-		m.rpc.took.observe(requestKey{method, code.String()}, time.Since(began))
+		t.rpc.took.observe(requestKey{method, code.String()}, time.Since(began))
 		if sp == nil {
 			return
 		}

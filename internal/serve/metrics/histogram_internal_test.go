@@ -52,15 +52,10 @@ func TestBuckets(t *testing.T) {
 func TestLabels(t *testing.T) {
 	t.Parallel()
 	l := labels{max: 2}
-	for name, want := range map[string]string{"": "", "api": "api"} {
-		if got := l.name(l.of(name)); got != want {
-			t.Errorf("%q is called %q", name, got)
+	for _, tt := range []struct{ name, want string }{{"", ""}, {"api", "api"}, {"third", other}, {"api", "api"}, {"", ""}} {
+		n := l.of(tt.name)
+		if got := l.names()[n]; got != tt.want {
+			t.Errorf("%q is called %q, want %q", tt.name, got, tt.want)
 		}
-	}
-	if got := l.name(l.of("third")); got != other {
-		t.Errorf("a third is called %q", got)
-	}
-	if got := l.name(l.of("api")); got != "api" {
-		t.Errorf("api is then called %q", got)
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"cmp"
 	"hash/maphash"
 	"log/slog"
-	"maps"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -46,9 +46,9 @@ type Metrics struct {
 	names
 	namespaces
 
+	traffic
+
 	calls   timings[callKey]
-	http    requests
-	rpc     requests
 	sources atomic.Pointer[sources]
 	reports reports
 
@@ -62,8 +62,7 @@ type names struct{ resources, limits labels }
 
 // namespaces holds the counts of each namespace.
 type namespaces struct {
-	mu     sync.Mutex // held to add a namespace
-	spaces atomic.Pointer[map[string]*space]
+	spaces grown[string, *space]
 	rest   *space // namespaces beyond maxSpaces, and requests without one
 }
 
@@ -128,11 +127,10 @@ func New(cfg Config) (*Metrics, error) {
 	case cfg.Streams < 0:
 		return nil, &weir.ConfigError{Field: "Config.Streams", Reason: "must not be negative"}
 	}
-	m := &Metrics{cfg: cfg, started: time.Now(), seed: maphash.MakeSeed()}
+	m := &Metrics{cfg: cfg, started: time.Now(), seed: maphash.MakeSeed(), traffic: traffic{tracing: cfg.Tracing}}
 	m.stop = make(chan struct{})
 	m.resources.max, m.limits.max = cfg.Resources, cfg.Resources
 	m.rest = newSpace(0)
-	m.spaces.Store(&map[string]*space{})
 	m.window.last = m.started
 	var err error
 	if m.handler, err = m.exporter(); err != nil {
@@ -160,27 +158,14 @@ func (m *Metrics) Close() {
 
 // space returns the counts of a namespace. An unknown name gets its own only if the namespace is known to exist;
 // otherwise made-up names could fill all places.
-func (m *Metrics) space(name string, exists bool) *space {
-	if s := (*m.spaces.Load())[name]; s != nil {
-		return s
+func (n *namespaces) space(name string, exists bool) *space {
+	s := n.spaces.all()[name]
+	if s == nil && exists && len(n.spaces.all()) < maxSpaces {
+		s = n.spaces.of(name, maxSpaces, func(known int) *space { return newSpace(known + 1) })
 	}
-	if !exists {
-		return m.rest
+	if s == nil {
+		return n.rest
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	old := *m.spaces.Load()
-	if s := old[name]; s != nil {
-		return s
-	}
-	if len(old) >= maxSpaces {
-		return m.rest
-	}
-	grown := make(map[string]*space, len(old)+1)
-	maps.Copy(grown, old)
-	s := newSpace(len(old) + 1)
-	grown[name] = s
-	m.spaces.Store(&grown)
 	return s
 }
 
@@ -198,4 +183,31 @@ func (m *Metrics) run() {
 			m.streams.send(m.OverviewJSON)
 		}
 	}
+}
+
+// second ends a second for all namespaces.
+func (m *Metrics) second(now time.Time) {
+	var all sums
+	for _, s := range m.spaces.all() {
+		one := s.sums()
+		s.window.advance(now, &one)
+		all.add(&one)
+	}
+	rest := m.rest.sums()
+	all.add(&rest)
+	m.calls.all(func(k callKey, h *histogram) {
+		if k.op == "take" {
+			all.calls += h.total()
+		}
+		if troubled(k.result) {
+			all.errors += h.total()
+		}
+	})
+	if src := m.sources.Load(); src != nil {
+		st := parts.Of(src.lim).Policies.Stats()
+		all.hits, all.misses = st.Hits, st.Misses
+	}
+	came := m.window.advance(now, &all)
+	m.episode.second(m.cfg.Log, now, came.totals[degraded], came.totals[failed])
+	m.degraded.Store(!m.episode.began.IsZero())
 }

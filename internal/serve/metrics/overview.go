@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -91,8 +92,8 @@ func (m *Metrics) Overview(namespace string) Overview {
 	var members []*space
 	w := &m.window
 	if namespace == All {
-		members = append(slices.Collect(maps.Values(*m.spaces.Load())), m.rest)
-	} else if s := (*m.spaces.Load())[namespace]; s != nil {
+		members = append(slices.Collect(maps.Values(m.spaces.all())), m.rest)
+	} else if s := m.spaces.all()[namespace]; s != nil {
 		members, w = []*space{s}, &s.window
 	} else {
 		w = &window{}
@@ -152,4 +153,27 @@ func (m *Metrics) OverviewJSON(namespace string) []byte {
 		return []byte("{}") // never: numbers, text and times of this century always encode
 	}
 	return b
+}
+
+// Follow calls send with a namespace's overview as JSON, at once and then every second, until ctx is done, the
+// metrics are closed, or send fails. Seconds that end while send is running are skipped. It returns false without
+// calling send if there are already as many followers as allowed; one namespace may have three quarters of all.
+func (m *Metrics) Follow(ctx context.Context, namespace string, send func(overview []byte) error) bool {
+	su := m.streams.join(namespace, m.cfg.Streams)
+	if su == nil {
+		return false
+	}
+	defer m.streams.leave(su)
+	for b := m.OverviewJSON(namespace); send(b) == nil; {
+		var ok bool
+		select {
+		case b, ok = <-su.next:
+			if !ok || ctx.Err() != nil {
+				return true
+			}
+		case <-ctx.Done():
+			return true
+		}
+	}
+	return true
 }

@@ -16,7 +16,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"github.com/weirlimits/weir/internal/parts"
-	"github.com/weirlimits/weir/store"
 )
 
 // exporter returns the handler of scrapes. OpenTelemetry receives the counts from a custom producer, because its own
@@ -36,45 +35,45 @@ func (m *Metrics) exporter() (http.Handler, error) {
 // Produce implements the Producer of the OpenTelemetry SDK. It returns the current values of all metrics.
 func (m *Metrics) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	s := &Scrape{start: m.started, now: time.Now(), namespaces: m.cfg.Namespaces}
-	s.gauge("weir.build.info", "Always 1; the labels hold the versions.", point[float64]{
-		v: 1, labels: []string{"version", m.cfg.Version, "go", runtime.Version()},
-	})
+	s.gauge("weir.build.info", "Always 1; the labels hold the versions.",
+		value(1, "version", m.cfg.Version, "go", runtime.Version()))
 	m.decisions(s)
 	m.stores(s)
 	m.reported(s)
-	m.traffic(s)
+	m.traffic.report(s)
+	s.gauge("weir.overview.streams", "Open streams of the overview.", value(m.streams.len()))
 	return []metricdata.ScopeMetrics{{
 		Scope:   instrumentation.Scope{Name: "github.com/weirlimits/weir"},
 		Metrics: s.metrics,
 	}}, nil
 }
 
-// decisions adds the metrics of the limiter's decisions.
-func (m *Metrics) decisions(s *Scrape) {
-	var all tally
-	byLabel := make(map[string]*tally)
-	label := func(sp *space, name string) string {
-		if sp.label == 0 || sp.label > m.cfg.Namespaces {
-			return other
-		}
-		return name
-	}
+// byNamespace returns the counts by the label value of their namespace, and the durations in all namespaces.
+func (m *Metrics) byNamespace() (byLabel map[string]*tally, took *histogram) {
+	byLabel, took = make(map[string]*tally), new(histogram)
 	collect := func(sp *space, name string) {
 		t := sp.sum()
-		all.took.add(&t.took)
-		to := byLabel[label(sp, name)]
-		if to == nil {
-			to = &tally{}
-			byLabel[label(sp, name)] = to
+		took.add(&t.took)
+		if sp.label == 0 || sp.label > m.cfg.Namespaces {
+			name = other
 		}
-		to.add(&t)
+		if byLabel[name] == nil {
+			byLabel[name] = &tally{}
+		}
+		byLabel[name].add(&t)
 	}
-	for name, sp := range *m.spaces.Load() {
+	for name, sp := range m.spaces.all() {
 		collect(sp, name)
 	}
 	collect(m.rest, other)
+	return byLabel, took
+}
 
-	var decided, refusals, would []point[int64]
+// decisions adds the metrics of the limiter's decisions.
+func (m *Metrics) decisions(s *Scrape) {
+	var decided, refusals, would []point
+	byLabel, took := m.byNamespace()
+	resources, limits := m.resources.names(), m.limits.names() // read last, so that no number lacks a name
 	for name, t := range byLabel {
 		var ns []string
 		if m.cfg.Namespaces > 0 {
@@ -83,55 +82,47 @@ func (m *Metrics) decisions(s *Scrape) {
 		for r, by := range t.resources {
 			for o := range outcomes {
 				if by[o] > 0 || o != invalid && r != 0 {
-					decided = append(decided, point[int64]{int64(by[o]), append([]string{
-						"outcome", o.String(),
-						"resource", m.resources.name(r),
-					}, ns...)})
+					labels := append([]string{"outcome", o.String(), "resource", resources[r]}, ns...)
+					decided = append(decided, value(by[o], labels...))
 				}
 			}
 		}
 		for k, n := range t.refusals {
-			refusals = append(refusals, point[int64]{int64(n), append([]string{
-				"limit", m.limits.name(k.limit),
-				"resource", m.resources.name(k.resource),
-			}, ns...)})
+			labels := append([]string{"limit", limits[k.limit], "resource", resources[k.resource]}, ns...)
+			refusals = append(refusals, value(n, labels...))
 		}
 		for l, n := range t.would {
-			would = append(would, point[int64]{int64(n), append([]string{"limit", m.limits.name(l)}, ns...)})
+			would = append(would, value(n, append([]string{"limit", limits[l]}, ns...)...))
 		}
 	}
 	s.count("weir.decisions", "Decisions by outcome; invalid is the caller's mistake.", decided...)
 	s.count("weir.refusals", "Refusals by the limit that refused; a decision that two limits refused counts for both.",
 		refusals...)
 	s.count("weir.would.refusals", "Requests that a limit in shadow would have refused.", would...)
-	s.histogram("weir.decision.duration", "Duration of decisions.", timed{&all.took, nil})
+	s.histogram("weir.decision.duration", "Duration of decisions.", timed{took, nil})
 
-	var degradedNow float64
-	if m.degraded.Load() {
-		degradedNow = 1
-	}
 	s.gauge("weir.degraded", "1 while the store does not answer every decision, and for 10 s after.",
-		point[float64]{v: degradedNow})
+		yes(m.degraded.Load()))
 	var o Overview
 	m.window.fillStore(&o)
 	s.gauge("weir.calls.per.decision", "Store calls per decision, over the last 10 s.",
-		point[float64]{v: o.Store.CallsPerDecision})
+		value(o.Store.CallsPerDecision))
 }
 
 // stores adds the metrics of the store.
 func (m *Metrics) stores(s *Scrape) {
 	var took []timed
-	errs := make(map[string]int64)
+	errs := make(map[string]uint64)
 	m.calls.all(func(k callKey, h *histogram) {
 		took = append(took, timed{h, []string{"op", k.op, "result", k.result}})
 		if errs[k.op] += 0; troubled(k.result) {
-			errs[k.op] += int64(h.total())
+			errs[k.op] += h.total()
 		}
 	})
 	s.histogram("weir.store.call.duration", "Duration of store calls.", took...)
-	var failures []point[int64]
+	var failures []point
 	for op, n := range errs {
-		failures = append(failures, point[int64]{n, []string{"op", op}})
+		failures = append(failures, value(n, "op", op))
 	}
 	s.count("weir.store.errors", "Store calls that failed or were not answered in time.", failures...)
 
@@ -141,31 +132,21 @@ func (m *Metrics) stores(s *Scrape) {
 	}
 	st := parts.Of(src.lim).Policies.Stats()
 	s.count("weir.cache.lookups", "Lookups of entities, limits and namespaces in the limiter's caches.",
-		point[int64]{int64(st.Hits), []string{"result", "hit"}}, point[int64]{int64(st.Misses), []string{
-			"result",
-			"miss",
-		}})
-	s.gauge("weir.cache.entries", "Records in the limiter's caches.", point[float64]{v: float64(st.Entries)})
+		value(st.Hits, "result", "hit"), value(st.Misses, "result", "miss"))
+	s.gauge("weir.cache.entries", "Records in the limiter's caches.", value(st.Entries))
 	s.gauge("weir.cache.plans", "Pairs of entity and resource whose limits are cached.",
-		point[float64]{v: float64(st.Policies)})
+		value(st.Policies))
 	s.backstop(parts.Of(src.lim).Outage.Stats())
 	if src.measured == nil {
 		return
 	}
 	for _, me := range src.measured.Measures() {
-		s.measure(me)
+		add := s.gauge
+		if me.Total {
+			add = s.count
+		}
+		add("weir.store."+me.Name, me.Help, value(me.Value))
 	}
-}
-
-func (s *Scrape) measure(me store.Measure) {
-	if me.Total {
-		s.add("weir.store."+me.Name, me.Help, "", metricdata.Sum[float64]{
-			Temporality: metricdata.CumulativeTemporality, IsMonotonic: true,
-			DataPoints: dataPoints(s, point[float64]{v: me.Value}),
-		})
-		return
-	}
-	s.gauge("weir.store."+me.Name, me.Help, point[float64]{v: me.Value})
 }
 
 // Scrape collects the metrics of one scrape. See [Metrics.Register].
@@ -176,9 +157,21 @@ type Scrape struct {
 }
 
 // point is a value with its labels, alternating names and values.
-type point[N int64 | float64] struct {
-	v      N
+type point struct {
+	v      float64
 	labels []string
+}
+
+func value[N int | int64 | uint64 | float64](v N, labels ...string) point {
+	return point{float64(v), labels}
+}
+
+// yes is 1 or 0.
+func yes(v bool, labels ...string) point {
+	if v {
+		return point{1, labels}
+	}
+	return point{0, labels}
 }
 
 // timed is a distribution with its labels.
@@ -191,14 +184,14 @@ func (s *Scrape) add(name, help, unit string, data metricdata.Aggregation) {
 	s.metrics = append(s.metrics, metricdata.Metrics{Name: name, Description: help, Unit: unit, Data: data})
 }
 
-func (s *Scrape) count(name, help string, ps ...point[int64]) {
-	s.add(name, help, "", metricdata.Sum[int64]{
-		Temporality: metricdata.CumulativeTemporality, IsMonotonic: true, DataPoints: dataPoints(s, ps...),
+func (s *Scrape) count(name, help string, ps ...point) {
+	s.add(name, help, "", metricdata.Sum[float64]{
+		Temporality: metricdata.CumulativeTemporality, IsMonotonic: true, DataPoints: s.points(ps),
 	})
 }
 
-func (s *Scrape) gauge(name, help string, ps ...point[float64]) {
-	s.add(name, help, "", metricdata.Gauge[float64]{DataPoints: dataPoints(s, ps...)})
+func (s *Scrape) gauge(name, help string, ps ...point) {
+	s.add(name, help, "", metricdata.Gauge[float64]{DataPoints: s.points(ps)})
 }
 
 func (s *Scrape) histogram(name, help string, ts ...timed) {
@@ -216,12 +209,11 @@ func (s *Scrape) histogram(name, help string, ts ...timed) {
 	})
 }
 
-func dataPoints[N int64 | float64](s *Scrape, ps ...point[N]) []metricdata.DataPoint[N] {
-	points := make([]metricdata.DataPoint[N], len(ps))
+func (s *Scrape) points(ps []point) []metricdata.DataPoint[float64] {
+	points := make([]metricdata.DataPoint[float64], len(ps))
 	for i, p := range ps {
-		points[i] = metricdata.DataPoint[N]{
-			Attributes: attributes(p.labels), StartTime: s.start, Time: s.now,
-			Value: p.v,
+		points[i] = metricdata.DataPoint[float64]{
+			Attributes: attributes(p.labels), StartTime: s.start, Time: s.now, Value: p.v,
 		}
 	}
 	return points

@@ -161,10 +161,10 @@ func (s *space) tops() (spent map[string][]count, refused []count) {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		for _, t := range sh.spent {
-			spent[t.limit] = t.appendTo(spent[t.limit])
+			spent[t.limit] = append(spent[t.limit], t.all...)
 		}
 		if sh.refused != nil {
-			refused = sh.refused.appendTo(refused)
+			refused = append(refused, sh.refused.all...)
 		}
 		sh.mu.Unlock()
 	}

@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"context"
 	"sync"
 )
 
@@ -74,29 +73,6 @@ func (s *streams) end() {
 		close(su.next)
 	}
 	clear(s.subs)
-}
-
-// Follow calls send with a namespace's overview as JSON, at once and then every second, until ctx is done, the
-// metrics are closed, or send fails. Seconds that end while send is running are skipped. It returns false without
-// calling send if there are already as many followers as allowed; one namespace may have three quarters of all.
-func (m *Metrics) Follow(ctx context.Context, namespace string, send func(overview []byte) error) bool {
-	su := m.streams.join(namespace, m.cfg.Streams)
-	if su == nil {
-		return false
-	}
-	defer m.streams.leave(su)
-	for b := m.OverviewJSON(namespace); send(b) == nil; {
-		var ok bool
-		select {
-		case b, ok = <-su.next:
-			if !ok || ctx.Err() != nil {
-				return true
-			}
-		case <-ctx.Done():
-			return true
-		}
-	}
-	return true
 }
 
 func (s *streams) len() int {

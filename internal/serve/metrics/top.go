@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"cmp"
-	"container/heap"
 	"math"
 	"slices"
 )
@@ -17,20 +16,19 @@ type key struct{ entity, resource string }
 // If N is the sum of everything added, no count is more than N/room too high, and every key with more than N/room has
 // a counter.
 type top struct {
-	room    int
-	by      map[key]*count
-	smaller byCount
-	floor   int64 // upper bound for keys without a counter
+	room  int
+	by    map[key]int // indexes in all
+	all   []count
+	floor int64 // upper bound for keys without a counter
 }
 
 type count struct {
 	key
 	n    int64
 	over int64 // by how much n may be too high
-	at   int   // index in smaller
 }
 
-func newTop(room int) *top { return &top{room: room, by: make(map[key]*count, room)} }
+func newTop(room int) *top { return &top{room: room, by: make(map[key]int, room)} }
 
 // plus adds non-negative numbers and saturates at the largest, because requests for all available tokens can add up to
 // it.
@@ -43,41 +41,40 @@ func plus(a, b int64) int64 {
 
 // add adds n ≥ 0.
 func (t *top) add(k key, n int64) {
-	c := t.by[k]
+	i, known := t.by[k]
 	switch {
-	case c != nil:
-		c.n = plus(c.n, n)
-		heap.Fix(&t.smaller, c.at)
+	case known:
+		t.all[i].n = plus(t.all[i].n, n)
+		return
 	case n == 0:
-	case len(t.smaller) < t.room:
-		c = &count{key: k, n: plus(t.floor, n), over: t.floor}
-		t.by[k] = c
-		heap.Push(&t.smaller, c)
+		return
+	case len(t.all) < t.room:
+		i = len(t.all)
+		t.all = append(t.all, count{})
 	default:
-		c = t.smaller[0]
-		delete(t.by, c.key)
-		t.floor = max(t.floor, c.n)
-		c.key, c.n, c.over = k, plus(t.floor, n), t.floor
-		t.by[k] = c
-		heap.Fix(&t.smaller, 0)
+		i = t.least()
+		delete(t.by, t.all[i].key)
+		t.floor = max(t.floor, t.all[i].n)
 	}
+	t.all[i], t.by[k] = count{k, plus(t.floor, n), t.floor}, i
+}
+
+// least returns the index of the smallest count.
+func (t *top) least() (least int) {
+	for i := range t.all {
+		if t.all[i].n < t.all[least].n {
+			least = i
+		}
+	}
+	return least
 }
 
 // sub takes back n ≥ 0 that was added for the key. For a key without a counter it does nothing: the floor is then
 // only higher than necessary.
 func (t *top) sub(k key, n int64) {
-	if c := t.by[k]; c != nil {
-		c.n = max(0, c.n-n) // tokens added in another process may be taken back here
-		heap.Fix(&t.smaller, c.at)
+	if i, known := t.by[k]; known {
+		t.all[i].n = max(0, t.all[i].n-n) // tokens added in another process may be taken back here
 	}
-}
-
-// appendTo appends the counts, in no particular order.
-func (t *top) appendTo(cs []count) []count {
-	for _, c := range t.smaller {
-		cs = append(cs, *c)
-	}
-	return cs
 }
 
 // rank returns the n largest counts, largest first.
@@ -87,28 +84,3 @@ func rank(cs []count, n int) []count {
 	})
 	return cs[:min(n, len(cs))]
 }
-
-// byCount is a heap with the smallest count first.
-type byCount []*count
-
-// Len implements heap.Interface.
-func (h byCount) Len() int { return len(h) }
-
-// Less implements heap.Interface.
-func (h byCount) Less(i, j int) bool { return h[i].n < h[j].n }
-
-// Swap implements heap.Interface.
-func (h byCount) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].at, h[j].at = i, j
-}
-
-// Push implements heap.Interface.
-func (h *byCount) Push(x any) {
-	c := x.(*count)
-	c.at = len(*h)
-	*h = append(*h, c)
-}
-
-// Pop implements heap.Interface. Nothing is ever popped.
-func (h *byCount) Pop() any { panic("never called") }

@@ -32,7 +32,7 @@ func TestTop(t *testing.T) {
 			total += n
 		}
 		counted := make(map[key]bool)
-		for _, c := range tp.appendTo(nil) {
+		for _, c := range tp.all {
 			counted[c.key] = true
 			if c.n < exact[c.key] || c.n-c.over > exact[c.key] || c.over > total/int64(room) {
 				t.Errorf("%v counted %d, by at most %d too high; it is %d of %d", c.key, c.n, c.over, exact[c.key], total)
@@ -56,7 +56,7 @@ func TestTopExact(t *testing.T) {
 	for i, n := range []int64{5, 9, 1, 5} {
 		tp.add(key{strconv.Itoa(i % 3), "api"}, n)
 	}
-	got := rank(tp.appendTo(nil), 2)
+	got := rank(tp.all, 2)
 	if len(got) != 2 || got[0].entity != "0" || got[0].n != 10 || got[0].over != 0 || got[1].entity != "1" || got[1].n != 9 {
 		t.Errorf("%+v", got)
 	}
@@ -70,7 +70,7 @@ func TestTopSaturates(t *testing.T) {
 		tp.add(key{"whale", "api"}, math.MaxInt64/2)
 	}
 	tp.add(key{"fish", "api"}, 1)
-	if got := rank(tp.appendTo(nil), 1); got[0].entity != "whale" || got[0].n != math.MaxInt64 {
+	if got := rank(tp.all, 1); got[0].entity != "whale" || got[0].n != math.MaxInt64 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/weirlimits/weir/internal/parts"
 )
 
 const (
@@ -143,33 +141,6 @@ func ratio(part, whole uint64) float64 {
 
 // tenths rounds a rate, because the length of a second is measured only to about a millisecond.
 func tenths(x float64) float64 { return math.Round(x*10) / 10 }
-
-// second ends a second for all namespaces.
-func (m *Metrics) second(now time.Time) {
-	var all sums
-	for _, s := range *m.spaces.Load() {
-		one := s.sums()
-		s.window.advance(now, &one)
-		all.add(&one)
-	}
-	rest := m.rest.sums()
-	all.add(&rest)
-	m.calls.all(func(k callKey, h *histogram) {
-		if k.op == "take" {
-			all.calls += h.total()
-		}
-		if troubled(k.result) {
-			all.errors += h.total()
-		}
-	})
-	if src := m.sources.Load(); src != nil {
-		st := parts.Of(src.lim).Policies.Stats()
-		all.hits, all.misses = st.Hits, st.Misses
-	}
-	came := m.window.advance(now, &all)
-	m.episode.second(m.cfg.Log, now, came.totals[degraded], came.totals[failed])
-	m.degraded.Store(!m.episode.began.IsZero())
-}
 
 // sums returns the counts, and resets the longest decision.
 func (s *space) sums() (all sums) {
