@@ -10,14 +10,13 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/answer/middleware"
-	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
+	"github.com/weirlimits/weir/internal/answer"
 )
 
 // Interceptor limits calls. It is safe for concurrent use, by any number of servers.
 type Interceptor struct {
 	cfg Config
-	log middleware.Log
+	log answer.Log
 }
 
 // New returns an interceptor. It does not call the limiter yet. For each missing field of cfg there is a
@@ -84,7 +83,7 @@ func (i *Interceptor) StreamServerInterceptor() grpc.StreamServerInterceptor {
 type exchange struct {
 	call   *Call
 	req    weir.Request
-	charge *middleware.Charge // nil if no limits apply
+	charge *answer.Charge // nil if no limits apply
 	began  time.Time
 	result Result
 }
@@ -94,7 +93,7 @@ func (x *exchange) with(ctx context.Context) context.Context {
 	if x.charge == nil {
 		return ctx
 	}
-	return middleware.With(ctx, x.charge)
+	return answer.WithCharge(ctx, x.charge)
 }
 
 // sender sends the metadata of an answer.
@@ -130,7 +129,7 @@ func (i *Interceptor) begin(ctx context.Context, call *Call, to sender) (*exchan
 	lease, err := i.cfg.Limiter.Acquire(ctx, *req)
 	switch {
 	case err == nil:
-		x.charge = new(middleware.Charge)
+		x.charge = new(answer.Charge)
 		x.charge.Hold(lease, req.Tokens)
 		i.tell(ctx, x, to, lease.Decision())
 	case !i.cfg.AdmitUnlimited || !errors.Is(err, weir.ErrNoLimits):
@@ -143,7 +142,7 @@ func (i *Interceptor) begin(ctx context.Context, call *Call, to sender) (*exchan
 // tell sets the metadata of a call that passed.
 func (i *Interceptor) tell(ctx context.Context, x *exchange, to sender, d weir.Decision) {
 	md := make(metadata.MD, 3)
-	i.setFields(md, x.req.Entity, middleware.Tell(i.cfg.Tell).Of(d.Statuses))
+	i.setFields(md, x.req.Entity, answer.Tell(i.cfg.Tell).Of(d.Statuses))
 	if d.Degraded {
 		md.Set("weir-degraded", "store-unavailable")
 		i.trouble(ctx, x.call, "admitted without the store", errors.New(d.Reason))
@@ -154,7 +153,7 @@ func (i *Interceptor) tell(ctx context.Context, x *exchange, to sender, d weir.D
 }
 
 func (i *Interceptor) setFields(md metadata.MD, entity string, statuses []weir.LimitStatus) {
-	if policy, limit := ratelimitheaders.Fields(entity, statuses); policy != "" {
+	if policy, limit := answer.Fields(entity, statuses); policy != "" {
 		md.Set("ratelimit-policy", policy)
 		md.Set("ratelimit", limit)
 	}
@@ -183,7 +182,7 @@ func (i *Interceptor) trouble(ctx context.Context, call *Call, what string, err 
 // Lease returns the lease of the call that the handler's context belongs to; nil if the call was not limited. The
 // interceptor ends the lease when the handler returns, so do not use it in goroutines that outlive the handler. If you
 // adjust the lease, do not also call [SetCost].
-func Lease(ctx context.Context) *weir.Lease { return middleware.From(ctx).Lease() }
+func Lease(ctx context.Context) *weir.Lease { return answer.ChargeFrom(ctx).Lease() }
 
 // SetCost sets the true cost, without messages, of the call that the handler's context belongs to: for each named limit
 // the total amount, which replaces the requested amount and that of earlier calls. It may be called again as the cost
@@ -192,5 +191,5 @@ func Lease(ctx context.Context) *weir.Lease { return middleware.From(ctx).Lease(
 //
 // Errors are those of [weir.Lease.Adjust]. A handler may ignore them: at worst the estimate stands.
 func SetCost(ctx context.Context, cost weir.Tokens) error {
-	return middleware.From(ctx).SetCost(ctx, cost)
+	return answer.ChargeFrom(ctx).SetCost(ctx, cost)
 }

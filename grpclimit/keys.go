@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/answer/middleware"
+	"github.com/weirlimits/weir/internal/answer"
 )
 
 // KeyFunc returns the entity or the resource of a call: 1 to 256 bytes of printable text. An error with a gRPC status
@@ -38,7 +38,7 @@ func ByMetadata(key string) KeyFunc {
 		if err != nil {
 			return "", err
 		}
-		return middleware.SecretID(secret), nil
+		return answer.SecretID(secret), nil
 	}
 }
 
@@ -50,11 +50,11 @@ func ByBearer() KeyFunc {
 		if err != nil {
 			return "", err
 		}
-		token, ok := middleware.Bearer(value)
+		token, ok := answer.Bearer(value)
 		if !ok {
 			return "", ErrNoKey
 		}
-		return middleware.SecretID(token), nil
+		return answer.SecretID(token), nil
 	}
 }
 
@@ -73,7 +73,7 @@ func only(ctx context.Context, key string) (string, error) {
 // KeyID returns the entity that [ByMetadata] and [ByBearer] derive from a secret: key- and the first 32 hexadecimal
 // digits of its SHA-256. It is the same as in package httplimit. It is stable, and cannot be reversed if the secret is
 // long and random, as keys are.
-func KeyID(secret string) string { return middleware.SecretID(secret) }
+func KeyID(secret string) string { return answer.SecretID(secret) }
 
 // ByPeer returns a KeyFunc that derives an entity from the client's address: ip-203.0.113.7, or for IPv6 the /64 that
 // contains it, ip-2001:db8:0:1::/64, because a customer has at least that many addresses.
@@ -83,19 +83,19 @@ func KeyID(secret string) string { return middleware.SecretID(secret) }
 // of it is ignored. Every proxy in these networks must append to it. Without an IP address, as on a Unix socket, the
 // result is [ErrNoKey].
 func ByPeer(trusted ...netip.Prefix) KeyFunc {
-	trusted = middleware.Trusted(trusted)
+	trusted = answer.Trusted(trusted)
 	return func(ctx context.Context, _ *Call) (string, error) {
 		p, ok := peer.FromContext(ctx)
 		if !ok || p.Addr == nil {
 			return "", ErrNoKey
 		}
-		addr, ok := middleware.Client(
+		addr, ok := answer.Client(
 			p.Addr.String(), metadata.ValueFromIncomingContext(ctx, "x-forwarded-for"), trusted,
 		)
 		if !ok {
 			return "", ErrNoKey
 		}
-		return middleware.AddrID(addr), nil
+		return answer.AddrID(addr), nil
 	}
 }
 

@@ -15,18 +15,17 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/answer/middleware"
-	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
+	"github.com/weirlimits/weir/internal/answer"
 )
 
 // refuse returns the error that ends a call, and sets its trailer.
 func (i *Interceptor) refuse(ctx context.Context, x *exchange, to sender, err error) error {
-	o := middleware.OutcomeOf(err, i.cfg.Tell)
+	o := answer.OutcomeOf(err, i.cfg.Tell)
 	md := make(metadata.MD, 4)
 	var code codes.Code
 	var details []protoadapt.MessageV1
 	if o.RetryAfter > 0 {
-		md.Set("retry-after", ratelimitheaders.RetryAfter(o.RetryAfter))
+		md.Set("retry-after", answer.RetryAfter(o.RetryAfter))
 		md.Set("grpc-retry-pushback-ms", strconv.FormatInt(milliseconds(o.RetryAfter), 10))
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(o.RetryAfter)})
 	}

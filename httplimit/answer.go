@@ -6,61 +6,43 @@ import (
 	"strconv"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/answer/middleware"
-	"github.com/weirlimits/weir/internal/answer/problemjson"
-	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
+	"github.com/weirlimits/weir/internal/answer"
 )
-
-// setFields sets the RateLimit fields.
-func (m *Middleware) setFields(h http.Header, entity string, statuses []weir.LimitStatus) {
-	policy, limit := ratelimitheaders.Fields(entity, statuses)
-	if policy == "" {
-		return
-	}
-	values := []string{policy, limit} // one allocation
-	h["Ratelimit-Policy"], h["Ratelimit"] = values[:1:1], values[1:]
-	if m.cfg.LegacyHeaders {
-		limit, remaining, reset := ratelimitheaders.Legacy(statuses)
-		h.Set("X-RateLimit-Limit", limit)
-		h.Set("X-RateLimit-Remaining", remaining)
-		h.Set("X-RateLimit-Reset", reset)
-	}
-}
 
 // refuse answers a request that is not handled.
 func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, entity string, err error) {
-	o := middleware.OutcomeOf(err, m.cfg.Tell)
-	p := problemjson.Problem{Detail: o.Detail, RetryAfter: o.RetryAfter}
+	o := answer.OutcomeOf(err, m.cfg.Tell)
+	p := answer.Problem{Detail: o.Detail, RetryAfter: o.RetryAfter}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	switch o.Code {
 	case weir.CodeExceeded:
-		p.Kind, p.Refused, p.Entity, p.Statuses = problemjson.Exceeded, true, entity, o.Statuses
-		m.setFields(h, entity, o.Statuses)
+		p.Kind, p.Refused, p.Entity, p.Statuses = answer.Exceeded, true, entity, o.Statuses
+		answer.SetFields(h, entity, o.Statuses, m.cfg.LegacyHeaders)
 		var over *weir.ExceededError
 		if errors.As(err, &over) && over.Degraded {
 			h.Set("Weir-Degraded", "store-unavailable")
 			p.Degraded, p.Over = true, over.Over
 		}
 	case weir.CodeExceedsBurst:
-		p.Kind = problemjson.ExceedsBurst
+		p.Kind = answer.ExceedsBurst
 	case weir.CodeUnavailable:
-		p.Kind = problemjson.Unavailable
+		p.Kind = answer.Unavailable
 		if r.Context().Err() == nil {
 			m.trouble(r, "the store does not answer", err)
 		}
 	default:
 		var chosen *StatusError
 		if errors.As(err, &chosen) && chosen.Status >= 400 && chosen.Status <= 599 {
-			p.Kind = &problemjson.Kind{Status: chosen.Status, URI: "about:blank", Title: http.StatusText(chosen.Status)}
+			p.Kind = &answer.Kind{Status: chosen.Status, URI: "about:blank", Title: http.StatusText(chosen.Status)}
 			p.Detail = chosen.Detail
 			break
 		}
-		p.Kind = problemjson.Internal
+		p.Kind = answer.Internal
 		m.trouble(r, "a request could not be limited", err)
 	}
 	if p.RetryAfter > 0 {
-		h.Set("Retry-After", ratelimitheaders.RetryAfter(p.RetryAfter))
+		h.Set("Retry-After", answer.RetryAfter(p.RetryAfter))
 	}
 	if m.cfg.OnRefused != nil {
 		rec := &recorder{ResponseWriter: w}

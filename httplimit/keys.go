@@ -9,7 +9,7 @@ import (
 	"net/netip"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/answer/middleware"
+	"github.com/weirlimits/weir/internal/answer"
 )
 
 // KeyFunc returns the entity or the resource of a request: 1 to 256 bytes of printable text. A [*StatusError] sets the
@@ -47,7 +47,7 @@ func ByHeader(name string) KeyFunc {
 		if err != nil {
 			return "", err
 		}
-		return middleware.SecretID(secret), nil
+		return answer.SecretID(secret), nil
 	}
 }
 
@@ -59,11 +59,11 @@ func ByBearer() KeyFunc {
 		if err != nil {
 			return "", err
 		}
-		token, ok := middleware.Bearer(field)
+		token, ok := answer.Bearer(field)
 		if !ok {
 			return "", ErrNoKey
 		}
-		return middleware.SecretID(token), nil
+		return answer.SecretID(token), nil
 	}
 }
 
@@ -84,7 +84,7 @@ func only(r *http.Request, name string) (string, error) {
 // key's limits on this entity:
 //
 //	weir entity limits set key-$(printf %s "$KEY" | sha256sum | cut -c1-32) -l rpm:600/min
-func KeyID(secret string) string { return middleware.SecretID(secret) }
+func KeyID(secret string) string { return answer.SecretID(secret) }
 
 // ByRemoteAddr returns a KeyFunc that derives an entity from the client's address: ip-203.0.113.7, or for IPv6 the /64
 // that contains it, ip-2001:db8:0:1::/64, because a customer has at least that many addresses.
@@ -94,13 +94,13 @@ func KeyID(secret string) string { return middleware.SecretID(secret) }
 // whole field is ignored. Every proxy in these networks must append to the field. Without an IP address, as on a Unix
 // socket, the result is [ErrNoKey].
 func ByRemoteAddr(trusted ...netip.Prefix) KeyFunc {
-	trusted = middleware.Trusted(trusted)
+	trusted = answer.Trusted(trusted)
 	return func(r *http.Request) (string, error) {
-		addr, ok := middleware.Client(r.RemoteAddr, r.Header["X-Forwarded-For"], trusted)
+		addr, ok := answer.Client(r.RemoteAddr, r.Header["X-Forwarded-For"], trusted)
 		if !ok {
 			return "", ErrNoKey
 		}
-		return middleware.AddrID(addr), nil
+		return answer.AddrID(addr), nil
 	}
 }
 

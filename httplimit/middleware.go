@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/answer/middleware"
+	"github.com/weirlimits/weir/internal/answer"
 )
 
 // Middleware limits the requests of the handlers that it wraps. It is safe for concurrent use.
 type Middleware struct {
 	cfg Config
-	log middleware.Log
+	log answer.Log
 }
 
 // New returns a middleware. It does not call the limiter yet. For each missing field of cfg there is a
@@ -74,7 +74,7 @@ func (m *Middleware) request(r *http.Request) (req weir.Request, err error) {
 // exchange holds the state of a request that is handled, in one allocation.
 type exchange struct {
 	recorder
-	charge middleware.Charge
+	charge answer.Charge
 	result Result
 }
 
@@ -83,14 +83,14 @@ func (m *Middleware) admit(
 	w http.ResponseWriter, r *http.Request, next http.Handler, req weir.Request, lease *weir.Lease,
 ) {
 	d := lease.Decision()
-	m.setFields(w.Header(), req.Entity, middleware.Tell(m.cfg.Tell).Of(d.Statuses))
+	answer.SetFields(w.Header(), req.Entity, answer.Tell(m.cfg.Tell).Of(d.Statuses), m.cfg.LegacyHeaders)
 	if d.Degraded {
 		w.Header().Set("Weir-Degraded", "store-unavailable")
 		m.trouble(r, "admitted without the store", errors.New(d.Reason))
 	}
 	x := &exchange{recorder: recorder{ResponseWriter: w}, result: Result{Panicked: true}} // until the handler returns
 	x.charge.Hold(lease, req.Tokens)
-	r = r.WithContext(middleware.With(r.Context(), &x.charge))
+	r = r.WithContext(answer.WithCharge(r.Context(), &x.charge))
 	began := time.Now()
 	defer func() { m.end(r, x, time.Since(began)) }() // also if the handler panics; the panic continues
 	next.ServeHTTP(&x.recorder, r)
@@ -122,7 +122,7 @@ func (m *Middleware) trouble(r *http.Request, what string, err error) {
 // Lease returns the lease of the request that the handler's context belongs to; nil if the request was not limited. The
 // middleware ends the lease when the handler returns, so do not use it in goroutines that outlive the handler. If you
 // adjust the lease, do not also call [SetCost].
-func Lease(ctx context.Context) *weir.Lease { return middleware.From(ctx).Lease() }
+func Lease(ctx context.Context) *weir.Lease { return answer.ChargeFrom(ctx).Lease() }
 
 // SetCost sets the true cost of the request that the handler's context belongs to: for each named limit the total
 // amount, which replaces the requested amount and that of earlier calls. It may be called again as the cost grows. A
@@ -131,5 +131,5 @@ func Lease(ctx context.Context) *weir.Lease { return middleware.From(ctx).Lease(
 //
 // Errors are those of [weir.Lease.Adjust]. A handler may ignore them: at worst the estimate stands.
 func SetCost(ctx context.Context, cost weir.Tokens) error {
-	return middleware.From(ctx).SetCost(ctx, cost)
+	return answer.ChargeFrom(ctx).SetCost(ctx, cost)
 }

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
+	"github.com/weirlimits/weir/internal/answer"
 )
 
 // usual is the number of descriptors that fit without further allocations.
@@ -66,7 +66,7 @@ func (c *call) describe(at int, statuses []weir.LimitStatus) {
 	case most.Refused:
 		until = most.RetryAfter
 	case most.Full > 0:
-		until = ratelimitheaders.UntilMore(most)
+		until = answer.UntilMore(most)
 	}
 	d := &c.room.resets[at]
 	d.Seconds, d.Nanos = int64(until/time.Second), int32(until%time.Second)
@@ -88,7 +88,7 @@ func saysMore(a, b *weir.LimitStatus) bool {
 }
 
 // untilOne returns the time until a token is available.
-func untilOne(st *weir.LimitStatus) time.Duration { return max(1, ratelimitheaders.UntilMore(st)) }
+func untilOne(st *weir.LimitStatus) time.Duration { return max(1, answer.UntilMore(st)) }
 
 // note adds limits to those named in the headers, each once.
 func (c *call) note(statuses []weir.LimitStatus) {
@@ -129,7 +129,7 @@ func (c *call) answer() *rlsv3.RateLimitResponse {
 	resp.Statuses = aligned
 	added := r.added[:0]
 	if len(c.statuses) > 0 {
-		if policy, limit := ratelimitheaders.Fields(c.statuses[0].Entity, c.statuses); policy != "" {
+		if policy, limit := answer.Fields(c.statuses[0].Entity, c.statuses); policy != "" {
 			r.headers[0].Key, r.headers[0].Value = "RateLimit-Policy", policy
 			r.headers[1].Key, r.headers[1].Value = "RateLimit", limit
 			added = append(added, &r.headers[0], &r.headers[1])
@@ -137,12 +137,12 @@ func (c *call) answer() *rlsv3.RateLimitResponse {
 	}
 	if c.over && c.retry > 0 {
 		h := &r.headers[2]
-		h.Key, h.Value = "Retry-After", ratelimitheaders.RetryAfter(ratelimitheaders.Jittered(c.retry))
+		h.Key, h.Value = "Retry-After", answer.RetryAfter(answer.Jittered(c.retry))
 		added = append(added, h)
 	}
 	resp.ResponseHeadersToAdd = added
 	f := fact{over: c.over, degraded: c.degraded, bound: c.bound, reason: c.reason}
-	if most := ratelimitheaders.Binding(c.statuses); most != nil {
+	if most := answer.Binding(c.statuses); most != nil {
 		f.policy = most.Limit
 	}
 	resp.DynamicMetadata = c.s.facts.of(f)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
-	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
+	"github.com/weirlimits/weir/internal/answer"
 	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
@@ -88,7 +88,7 @@ func idOf(lease *decide.Lease) string { return string(lease.AppendID(nil)) }
 
 // refusal returns the response to a request that a limit refused.
 func refusal(over *weir.ExceededError, brief bool, b *buffers) *weirv1.AcquireResponse {
-	out := &weirv1.AcquireResponse{RetryAfter: durationpb.New(ratelimitheaders.Jittered(over.RetryAfter))}
+	out := &weirv1.AcquireResponse{RetryAfter: durationpb.New(answer.Jittered(over.RetryAfter))}
 	if over.Degraded {
 		out.Degraded, out.Over, out.Reason = true, over.Over, "the store did not answer"
 	}

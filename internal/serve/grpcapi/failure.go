@@ -18,7 +18,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
-	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
+	"github.com/weirlimits/weir/internal/answer"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/watch"
 )
@@ -69,7 +69,7 @@ func (f *failure) GRPCStatus() *status.Status {
 	}
 	if f.retryAfter > 0 {
 		details = append(details,
-			&errdetails.RetryInfo{RetryDelay: durationpb.New(ratelimitheaders.Jittered(f.retryAfter))})
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(answer.Jittered(f.retryAfter))})
 	}
 	if len(details) == 0 {
 		return st
@@ -84,7 +84,7 @@ func (f *failure) GRPCStatus() *status.Status {
 func (f *failure) proto() *weirv1.Error {
 	e := &weirv1.Error{Code: int32(f.code), Message: f.message, Reason: f.reason, Field: f.field}
 	if f.retryAfter > 0 {
-		e.RetryAfter = durationpb.New(ratelimitheaders.Jittered(f.retryAfter))
+		e.RetryAfter = durationpb.New(answer.Jittered(f.retryAfter))
 	}
 	return e
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/answer"
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
@@ -97,7 +98,7 @@ func (s decisions) admit(w http.ResponseWriter, r *http.Request, buf *buffer, li
 	d, held := lease.Decision(), s.decide.Hold(lim, lease)
 	h := w.Header()
 	h["Content-Type"] = jsonType
-	setLimits(h, held.Entity(), d.Statuses, s.cfg.LegacyHeaders)
+	answer.SetFields(h, held.Entity(), d.Statuses, s.cfg.LegacyHeaders)
 	b := held.AppendID(append(buf.b[:0], `{"allowed":true,"lease":"`...))
 	b = appendTime(append(b, `","expires":`...), held.Expires())
 	if d.Degraded {
@@ -129,7 +130,7 @@ func (s decisions) available(w http.ResponseWriter, r *http.Request) error {
 	defer buf.free()
 	h := w.Header()
 	h["Content-Type"], h["Cache-Control"] = jsonType, noStore
-	setLimits(h, entity, av.Statuses, s.cfg.LegacyHeaders)
+	answer.SetFields(h, entity, av.Statuses, s.cfg.LegacyHeaders)
 	buf.b = append(appendAvailability(buf.b[:0], &av), '\n')
 	send(w, http.StatusOK, buf.b)
 	return nil

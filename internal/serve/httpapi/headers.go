@@ -5,8 +5,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/answer/problemjson"
-	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
+	"github.com/weirlimits/weir/internal/answer"
 )
 
 // Responses share these values. They must not be changed.
@@ -16,25 +15,9 @@ var (
 	noStore     = []string{"no-store"}
 )
 
-// setLimits sets the RateLimit header fields and, if legacy, those with X-.
-func setLimits(h http.Header, entity string, statuses []weir.LimitStatus, legacy bool) {
-	policy, limit := ratelimitheaders.Fields(entity, statuses)
-	if policy == "" {
-		return
-	}
-	values := []string{policy, limit} // one allocation for both
-	h["Ratelimit-Policy"], h["Ratelimit"] = values[:1:1], values[1:]
-	if legacy {
-		limit, remaining, reset := ratelimitheaders.Legacy(statuses)
-		h.Set("X-RateLimit-Limit", limit)
-		h.Set("X-RateLimit-Remaining", remaining)
-		h.Set("X-RateLimit-Reset", reset)
-	}
-}
-
 // setRetryAfter sets Retry-After to d, rounded up to whole seconds.
 func setRetryAfter(h http.Header, d time.Duration) {
-	h["Retry-After"] = []string{ratelimitheaders.RetryAfter(d)}
+	h["Retry-After"] = []string{answer.RetryAfter(d)}
 }
 
 // Responses to decisions are encoded by hand: encoding/json would take a third of the request's time.
@@ -47,4 +30,4 @@ func appendTime(b []byte, t time.Time) []byte {
 }
 
 // appendStatuses appends the statuses of limits as a JSON array.
-func appendStatuses(b []byte, ss []weir.LimitStatus) []byte { return problemjson.AppendStatuses(b, ss) }
+func appendStatuses(b []byte, ss []weir.LimitStatus) []byte { return answer.AppendStatuses(b, ss) }

@@ -9,18 +9,17 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/answer/problemjson"
-	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
+	"github.com/weirlimits/weir/internal/answer"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
 // kind is a kind of problem, on which clients may branch. Kinds are documented in docs/guide/http.md.
-type kind = problemjson.Kind
+type kind = answer.Kind
 
 func kindOf(status int, name, title string) *kind {
-	return &kind{Status: status, URI: problemjson.Guide + name, Title: title}
+	return &kind{Status: status, URI: answer.Guide + name, Title: title}
 }
 
 var (
@@ -39,12 +38,12 @@ var (
 	kindExpired     = kindOf(http.StatusGone, "expired", "The lease has expired")
 	kindTooLarge    = kindOf(http.StatusRequestEntityTooLarge, "too-large", "The body is too large")
 	kindMedia       = kindOf(http.StatusUnsupportedMediaType, "media-type", "The body is of the wrong type")
-	kindBurst       = problemjson.ExceedsBurst
+	kindBurst       = answer.ExceedsBurst
 	kindNoLimits    = kindOf(http.StatusUnprocessableEntity, "no-limits", "No limits apply")
-	kindExceeded    = problemjson.Exceeded
-	kindInternal    = problemjson.Internal
+	kindExceeded    = answer.Exceeded
+	kindInternal    = answer.Internal
 	kindOverloaded  = kindOf(http.StatusServiceUnavailable, "overloaded", "The server has too much to do")
-	kindUnavailable = problemjson.Unavailable
+	kindUnavailable = answer.Unavailable
 )
 
 // httpError is an error that occurs only over HTTP.
@@ -133,7 +132,7 @@ func problemOf(err error) (p problem, known bool) {
 		p.kind, p.detail = kindStale, stale.Detail
 	case errors.As(err, &over):
 		p.kind, p.detail, p.over = kindExceeded, over.Error(), over
-		p.retryAfter = ratelimitheaders.Jittered(over.RetryAfter)
+		p.retryAfter = answer.Jittered(over.RetryAfter)
 	default:
 		code := weir.CodeOf(err)
 		p.kind, p.detail = kindsOf[code], cmp.Or(detailsOf[code], p.detail)
@@ -147,7 +146,7 @@ func problemOf(err error) (p problem, known bool) {
 		}
 	}
 	if p.kind == kindUnavailable || p.kind == kindOverloaded || p.kind == kindExceeded && p.over == nil {
-		p.retryAfter = ratelimitheaders.Jittered(time.Second)
+		p.retryAfter = answer.Jittered(time.Second)
 	}
 	return p, true
 }
@@ -175,7 +174,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		setRetryAfter(h, p.retryAfter)
 	}
 	if p.over != nil && len(p.over.Statuses) > 0 {
-		setLimits(h, p.over.Statuses[0].Entity, p.over.Statuses, s.cfg.LegacyHeaders)
+		answer.SetFields(h, p.over.Statuses[0].Entity, p.over.Statuses, s.cfg.LegacyHeaders)
 		if p.over.Degraded {
 			h.Set("Weir-Degraded", "store-unavailable")
 		}
@@ -187,7 +186,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (p *problem) append(b []byte) []byte {
-	out := problemjson.Problem{
+	out := answer.Problem{
 		Kind: p.kind, Detail: p.detail, Field: p.field, RetryAfter: p.retryAfter,
 		Refused: p.over != nil,
 	}

@@ -18,7 +18,7 @@ var floors = [][]string{
 	{"internal/policy/...", "internal/meter/...", "internal/outage/..."},
 	{"internal/parts"},
 	{"."}, // decides
-	{"internal/answer/...", "admin", "retry"},
+	{"internal/answer", "admin", "retry"},
 	{"httplimit", "grpclimit", "weirtest", "internal/manifest", "internal/fleet/..."},
 	{"governor/...", "internal/demo", "internal/api"},
 	{"internal/serve/...", "internal/aws/...", "internal/lab/..."},

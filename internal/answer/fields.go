@@ -1,20 +1,10 @@
-// Package ratelimitheaders formats decisions for HTTP clients: the RateLimit fields of
-// draft-ietf-httpapi-ratelimit-headers-10, Retry-After, and the older X-RateLimit headers.
-//
-//	RateLimit-Policy: "rpm";q=100;w=60;weir-burst=150, "rpm@org-1";q=1000;w=60
-//	RateLimit: "rpm";r=42;t=1
-//
-// A parent's limit is named limit@entity, and a limit on another resource than the first's limit@entity/resource. q and
-// w are the tokens issued in a window and its length, r is what could be spent now, and t is the number of seconds
-// until more can be. Both fields are lists of structured fields, whose strings are ASCII: a limit with any other name
-// is left out and appears only in the statuses. A limit in shadow is also left out, because nobody should slow down for
-// it.
-package ratelimitheaders
+package answer
 
 import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -26,6 +16,22 @@ const maxFields = 16
 
 // maxField is the largest integer of a structured field.
 const maxField = 999_999_999_999_999
+
+// SetFields sets the RateLimit fields of a response and, if legacy is set, the X-RateLimit ones.
+func SetFields(h http.Header, entity string, statuses []weir.LimitStatus, legacy bool) {
+	policy, limit := Fields(entity, statuses)
+	if policy == "" {
+		return
+	}
+	values := []string{policy, limit} // one allocation for both
+	h["Ratelimit-Policy"], h["Ratelimit"] = values[:1:1], values[1:]
+	if legacy {
+		limit, remaining, reset := Legacy(statuses)
+		h.Set("X-RateLimit-Limit", limit)
+		h.Set("X-RateLimit-Remaining", remaining)
+		h.Set("X-RateLimit-Reset", reset)
+	}
+}
 
 // Fields returns the values of RateLimit-Policy and RateLimit, or "" if there is no limit to name. Limits that
 // refused come first in RateLimit. RateLimit-Policy keeps the order of the limits, so that it is the same in every

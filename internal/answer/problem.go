@@ -1,7 +1,4 @@
-// Package problemjson writes the responses to requests that were not admitted: application/problem+json (RFC 9457),
-// with the status of every limit. Everything that is part of every decision is encoded by hand: encoding/json would
-// take a third of the request's time.
-package problemjson
+package answer
 
 import (
 	"net/http"

@@ -1,4 +1,4 @@
-package ratelimitheaders_test
+package answer_test
 
 import (
 	"math"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
+	"github.com/weirlimits/weir/internal/answer"
 )
 
 func TestRateLimitFields(t *testing.T) {
@@ -42,7 +42,7 @@ func TestRateLimitFields(t *testing.T) {
 		{"control character", st("a", "a\r\nb", nil), "", ""},
 		{"parent not ASCII", st("ü", "rpm", nil), "", ""},
 	} {
-		if policy, limit := ratelimitheaders.Fields("a", []weir.LimitStatus{tt.status}); policy != tt.policy || limit != tt.limit {
+		if policy, limit := answer.Fields("a", []weir.LimitStatus{tt.status}); policy != tt.policy || limit != tt.limit {
 			t.Errorf("%s: got %s and %s, want %s and %s", tt.name, policy, limit, tt.policy, tt.limit)
 		}
 	}
@@ -51,7 +51,7 @@ func TestRateLimitFields(t *testing.T) {
 	for i := range many {
 		many[i] = st("a", strings.Repeat("x", 256), nil)
 	}
-	if policy, limit := ratelimitheaders.Fields("a", many); len(policy)+len(limit) > 10<<10 || limit == "" {
+	if policy, limit := answer.Fields("a", many); len(policy)+len(limit) > 10<<10 || limit == "" {
 		t.Errorf("the fields have %d and %d bytes", len(policy), len(limit))
 	}
 }
@@ -60,16 +60,16 @@ func TestJitter(t *testing.T) {
 	t.Parallel()
 	for _, d := range []time.Duration{-1, 0, 1, time.Second, 1500 * time.Millisecond, 10 * time.Second, time.Hour, math.MaxInt64} {
 		for range 1000 {
-			got := ratelimitheaders.Jittered(d)
-			most := max(d, 0) + min(max(d, 0)/10*3, ratelimitheaders.MaxJitter)
+			got := answer.Jittered(d)
+			most := max(d, 0) + min(max(d, 0)/10*3, answer.MaxJitter)
 			if d == math.MaxInt64 {
 				most = d
 			}
-			if got > most || got < min(d, math.MaxInt64-ratelimitheaders.MaxJitter-1) {
+			if got > most || got < min(d, math.MaxInt64-answer.MaxJitter-1) {
 				t.Fatalf("%s became %s", d, got)
 			}
 		}
-		after := ratelimitheaders.RetryAfter(d)
+		after := answer.RetryAfter(d)
 		n, err := strconv.ParseInt(after, 10, 64)
 		if early := n < int64(math.MaxInt64/time.Second) && time.Duration(n)*time.Second < d; err != nil || n < 1 || early {
 			t.Errorf("%s: got Retry-After %q", d, after)
@@ -83,7 +83,7 @@ func TestOtherResource(t *testing.T) {
 	of := func(entity, resource string, refused bool) weir.LimitStatus {
 		return weir.LimitStatus{Entity: entity, Resource: resource, Limit: "rpm", Amount: 60, Burst: 60, Period: time.Minute, Refused: refused}
 	}
-	policy, limit := ratelimitheaders.Fields("a", []weir.LimitStatus{of("a", "x", false), of("a", "y", false), of("b", "x", false), of("b", "y", true)})
+	policy, limit := answer.Fields("a", []weir.LimitStatus{of("a", "x", false), of("a", "y", false), of("b", "x", false), of("b", "y", true)})
 	if want := `"rpm";q=60;w=60, "rpm@a/y";q=60;w=60, "rpm@b";q=60;w=60, "rpm@b/y";q=60;w=60`; policy != want {
 		t.Errorf("got policy %s", policy)
 	}
@@ -101,14 +101,14 @@ func TestBinding(t *testing.T) {
 	for want, of := range map[string][]weir.LimitStatus{
 		"low": {high, low, shadow}, "refused": {low, refused, high}, "high": {high},
 	} {
-		if got := ratelimitheaders.Binding(of); got == nil || got.Limit != want {
+		if got := answer.Binding(of); got == nil || got.Limit != want {
 			t.Errorf("got %+v, want %s", got, want)
 		}
 	}
-	if got := ratelimitheaders.Binding([]weir.LimitStatus{shadow}); got != nil {
+	if got := answer.Binding([]weir.LimitStatus{shadow}); got != nil {
 		t.Errorf("got %+v", got)
 	}
-	if l, r, s := ratelimitheaders.Legacy([]weir.LimitStatus{shadow}); l+r+s != "" {
+	if l, r, s := answer.Legacy([]weir.LimitStatus{shadow}); l+r+s != "" {
 		t.Errorf("got %s %s %s", l, r, s)
 	}
 }

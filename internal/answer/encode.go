@@ -1,4 +1,4 @@
-package problemjson
+package answer
 
 import (
 	"strconv"

@@ -1,4 +1,4 @@
-package middleware
+package answer
 
 import (
 	"crypto/sha256"

@@ -1,4 +1,4 @@
-package middleware
+package answer
 
 import (
 	"context"
@@ -23,13 +23,13 @@ func (c *Charge) Hold(lease *weir.Lease, tokens weir.Tokens) { c.lease, c.tokens
 
 type chargeKey struct{}
 
-// With returns a context that carries a charge.
-func With(ctx context.Context, c *Charge) context.Context {
+// WithCharge returns a context that carries a charge.
+func WithCharge(ctx context.Context, c *Charge) context.Context {
 	return context.WithValue(ctx, chargeKey{}, c)
 }
 
-// From returns the charge that a context carries, or nil.
-func From(ctx context.Context) *Charge {
+// ChargeFrom returns the charge that a context carries, or nil.
+func ChargeFrom(ctx context.Context) *Charge {
 	c, _ := ctx.Value(chargeKey{}).(*Charge)
 	return c
 }

@@ -1,18 +1,18 @@
-package middleware_test
+package answer_test
 
 import (
 	"net/netip"
 	"strings"
 	"testing"
 
-	"github.com/weirlimits/weir/internal/answer/middleware"
+	"github.com/weirlimits/weir/internal/answer"
 )
 
 func nets(list ...string) (ps []netip.Prefix) {
 	for _, n := range list {
 		ps = append(ps, netip.MustParsePrefix(n))
 	}
-	return middleware.Trusted(ps)
+	return answer.Trusted(ps)
 }
 
 func TestClient(t *testing.T) {
@@ -50,7 +50,7 @@ func TestClient(t *testing.T) {
 		{"Unix socket", "@", []string{"198.51.100.1"}, ""},
 		{"no peer", "", nil, ""},
 	} {
-		addr, ok := middleware.Client(tt.peer, tt.forwarded, private)
+		addr, ok := answer.Client(tt.peer, tt.forwarded, private)
 		if got := addr.String(); ok != (tt.want != "") || ok && got != tt.want {
 			t.Errorf("%s: got %s, %t, want %s", tt.name, got, ok, tt.want)
 		}
@@ -63,7 +63,7 @@ func TestAddrID(t *testing.T) {
 		"192.0.2.1": "ip-192.0.2.1", "::ffff:192.0.2.1": "ip-192.0.2.1", "2001:db8:1:2:3:4:5:6": "ip-2001:db8:1:2::/64",
 		"2001:db8:1:2::": "ip-2001:db8:1:2::/64", "::1": "ip-::/64", "fe80::1%eth0": "ip-fe80::/64",
 	} {
-		if got := middleware.AddrID(netip.MustParseAddr(addr)); got != want {
+		if got := answer.AddrID(netip.MustParseAddr(addr)); got != want {
 			t.Errorf("%s: got %s, want %s", addr, got, want)
 		}
 	}
@@ -71,7 +71,7 @@ func TestAddrID(t *testing.T) {
 
 func TestTrusted(t *testing.T) {
 	t.Parallel()
-	got := middleware.Trusted([]netip.Prefix{netip.MustParsePrefix("10.1.2.3/8"), {}, netip.MustParsePrefix("::ffff:10.0.0.0/104")})
+	got := answer.Trusted([]netip.Prefix{netip.MustParsePrefix("10.1.2.3/8"), {}, netip.MustParsePrefix("::ffff:10.0.0.0/104")})
 	if len(got) != 2 || got[0].String() != "10.0.0.0/8" || got[1] != got[0] {
 		t.Errorf("got %v", got)
 	}
@@ -87,15 +87,15 @@ func FuzzClient(f *testing.F) {
 		f.Add(s, "nobody")
 	}
 	f.Fuzz(func(t *testing.T, written, hop string) {
-		if addr, ok := middleware.Client("192.0.2.1:80", []string{written, hop}, private); !ok || addr.String() != "192.0.2.1" {
+		if addr, ok := answer.Client("192.0.2.1:80", []string{written, hop}, private); !ok || addr.String() != "192.0.2.1" {
 			t.Fatalf("an untrusted peer is %s", addr)
 		}
 		for _, forwarded := range [][]string{{written + "," + hop}, {written, hop}} {
-			addr, ok := middleware.Client("10.0.0.1:80", forwarded, private)
+			addr, ok := answer.Client("10.0.0.1:80", forwarded, private)
 			if !ok || !addr.IsValid() || addr.Is4In6() || addr.Zone() != "" {
 				t.Fatalf("%q: got %s, %t", forwarded, addr, ok)
 			}
-			id := middleware.AddrID(addr)
+			id := answer.AddrID(addr)
 			if !strings.HasPrefix(id, "ip-") || len(id) > 50 {
 				t.Fatalf("%q: got id %q", forwarded, id)
 			}
@@ -117,14 +117,14 @@ func FuzzBearer(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, field string) {
-		token, ok := middleware.Bearer(field)
+		token, ok := answer.Bearer(field)
 		if !ok {
 			return
 		}
 		if token == "" || token != strings.Trim(token, " \t") {
 			t.Fatalf("%q: got %q", field, token)
 		}
-		if again, ok := middleware.Bearer("bEARER \t " + token + " "); !ok || again != token {
+		if again, ok := answer.Bearer("bEARER \t " + token + " "); !ok || again != token {
 			t.Fatalf("%q: got %q, then %q", field, token, again)
 		}
 	})

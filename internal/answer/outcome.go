@@ -1,4 +1,4 @@
-package middleware
+package answer
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/answer/ratelimitheaders"
 )
 
 // Tell reports whether clients may see a limit. Nil: they see all.
@@ -42,7 +41,7 @@ func OutcomeOf(err error, tell Tell) Outcome {
 	switch code := weir.CodeOf(err); {
 	case code == weir.CodeExceeded && errors.As(err, &over):
 		o := Outcome{
-			Code: code, RetryAfter: ratelimitheaders.Jittered(over.RetryAfter), Statuses: tell.Of(over.Statuses),
+			Code: code, RetryAfter: Jittered(over.RetryAfter), Statuses: tell.Of(over.Statuses),
 		}
 		if slices.ContainsFunc(o.Statuses, func(st weir.LimitStatus) bool { return st.Refused }) {
 			shown := weir.ExceededError{Decision: weir.Decision{Statuses: o.Statuses, RetryAfter: over.RetryAfter}}
@@ -63,7 +62,7 @@ func OutcomeOf(err error, tell Tell) Outcome {
 	case code == weir.CodeUnavailable, code == weir.CodeCanceled:
 		return Outcome{
 			Code: weir.CodeUnavailable, Detail: "the store does not answer, or not in time",
-			RetryAfter: ratelimitheaders.Jittered(time.Second),
+			RetryAfter: Jittered(time.Second),
 		}
 	}
 	return Outcome{Code: weir.CodeInternal, Detail: "the error was logged"}
