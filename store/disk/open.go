@@ -133,7 +133,7 @@ func build(dir, file string, db *bolt.DB, cfg *Config) (*Store, error) {
 	tc := inmem.Config{Now: cfg.Now, MaxBuckets: cfg.MaxBuckets, Retired: cfg.Retired, Journal: j}
 	if cfg.UsageInterval > 0 {
 		j.usage = newMeter(dir, cfg)
-		tc.Meter = &j.usage.queue
+		tc.Meter = &j.usage.Meter
 	}
 	if !fresh {
 		tc.NotBefore = clock.Time(st.Clock)
@@ -145,14 +145,14 @@ func build(dir, file string, db *bolt.DB, cfg *Config) (*Store, error) {
 	s := &Store{table: t, db: db, journal: j, usage: j.usage}
 	s.catalog = catalog.New(func() time.Time { return clock.Time(t.Now()) })
 	if s.usage != nil {
-		s.usage.table, s.usage.catalog = t, s.catalog
+		s.usage.Table, s.usage.Parent = t, s.catalog.Parent
 	}
 	if err := s.load(st, cfg.Retired); err != nil {
 		return nil, err
 	}
 	go j.run()
 	if s.usage != nil {
-		s.usage.read = t.Now() // everything loaded is counted or pending
+		s.usage.Since = t.Now() // everything loaded is counted or pending
 		go s.usage.run()
 	}
 	return s, nil

@@ -6,15 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
-	"github.com/weirlimits/weir/store/internal/catalog"
 	"github.com/weirlimits/weir/store/internal/inmem"
 	"github.com/weirlimits/weir/store/internal/ledger"
 )
@@ -31,44 +28,32 @@ var (
 	usageFormat = []byte("format")
 )
 
-const (
-	usageMagic = "weir usage 1\n"
-	// usageChunk is the largest number of readings in one transaction.
-	usageChunk = 5000
-	// usageBatch is how many readings are sorted before writing: a transaction writes each page that it changes as a
-	// whole.
-	usageBatch = 100_000
-	// slack is how far a bucket's time may lie before the moment of its change.
-	slack = int64(2e9)
-)
+const usageMagic = "weir usage 1\n"
 
 // meter keeps usage in its file. It takes in readings of the buckets' counters at an interval, when a query asks,
 // before a bucket's record is deleted, and at Close.
 type meter struct {
-	queue     inmem.Meter
-	table     *inmem.Table
-	catalog   *catalog.Catalog
-	file      string
-	interval  time.Duration
-	retention store.Retention
-	noSync    bool
+	inmem.Usage
 
-	mu      sync.Mutex
-	db      *bolt.DB // nil until there is something to write or read
-	pending []ledger.Observation
-	read    int64 // buckets that have not changed since this time were read
-	expired int64 // the hour in which windows were last removed
-	closed  bool
+	file     string
+	interval time.Duration
+	noSync   bool
+
+	mu     sync.Mutex
+	db     *bolt.DB // nil until there is something to write or read
+	closed bool
 
 	stop    chan struct{}
 	stopped chan struct{}
 }
 
 func newMeter(dir string, cfg *Config) *meter {
-	return &meter{
-		file: filepath.Join(dir, UsageFile), interval: cfg.UsageInterval, retention: cfg.Retention,
+	l := &meter{
+		file: filepath.Join(dir, UsageFile), interval: cfg.UsageInterval,
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
+	l.Retention, l.Update = cfg.Retention, l.update
+	return l
 }
 
 // share limits taking readings in to 1/share of a processor: if so many buckets change that it would use more, it runs
@@ -85,7 +70,7 @@ func (l *meter) run() {
 		select {
 		case began := <-t.C:
 			l.mu.Lock()
-			_ = l.takeIn(true) // what could not be written is kept and retried
+			_ = l.takeIn() // what could not be written is kept and retried
 			l.mu.Unlock()
 			took = time.Since(began)
 		case <-l.stop:
@@ -97,17 +82,14 @@ func (l *meter) run() {
 
 // load takes in a bucket's state from the file.
 func (l *meter) load(st *store.State) {
-	l.pending = append(l.pending, ledger.Observation{Bucket: st.Bucket, Reading: ledger.ReadingOf(st)})
-	if len(l.pending) >= usageBatch {
-		_ = l.write() // retried later
-	}
+	_ = l.Add(ledger.Observation{Bucket: st.Bucket, Reading: ledger.ReadingOf(st)}) // retried later
 }
 
 // settle makes pending readings durable, before the bucket records that also hold their counts are deleted.
 func (l *meter) settle() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.takeIn(false)
+	return l.TakeIn(false)
 }
 
 // close takes everything in if the store was changed.
@@ -119,8 +101,8 @@ func (l *meter) close(touched bool) error {
 	l.closed = true
 	var err error
 	if touched {
-		l.read -= int64(time.Minute)
-		err = l.takeIn(true)
+		l.Since -= int64(time.Minute)
+		err = l.takeIn()
 	}
 	if l.db != nil {
 		err = errors.Join(err, guarded(l.db.Close))
@@ -129,69 +111,12 @@ func (l *meter) close(touched bool) error {
 	return err
 }
 
-// takeIn writes the pending readings and, if buckets is set, those of all changed buckets. The ledger is locked.
-func (l *meter) takeIn(buckets bool) error {
-	l.pending = append(l.pending, l.queue.Drain()...)
-	if err := l.write(); err != nil || !buckets {
+// takeIn books the readings of all changed buckets. The meter is locked.
+func (l *meter) takeIn() error {
+	if err := l.TakeIn(true); err != nil || l.db == nil {
 		return err
 	}
-	since := l.read
-	until := l.table.Now() - slack
-	err := l.table.Read(since, func(obs []ledger.Observation) error {
-		l.pending = append(l.pending, obs...)
-		if len(l.pending) < usageBatch {
-			return nil
-		}
-		return l.write()
-	})
-	if err == nil {
-		err = l.write()
-	}
-	if err != nil {
-		return err
-	}
-	l.read = until
-	return l.expire()
-}
-
-// write writes the pending readings. They stay pending if it fails.
-func (l *meter) write() error {
-	if len(l.pending) > usageChunk { // stable: the readings of one bucket keep their order
-		slices.SortStableFunc(l.pending, func(a, b ledger.Observation) int { return a.Bucket.Compare(b.Bucket) })
-	}
-	for len(l.pending) > 0 {
-		n := min(len(l.pending), usageChunk)
-		err := l.update(func(tx ledger.Tx) error { return ledger.Apply(tx, l.pending[:n], l.parent) })
-		if err != nil {
-			return err
-		}
-		l.pending = l.pending[n:]
-	}
-	l.pending = nil
-	return nil
-}
-
-func (l *meter) expire() error {
-	now := clock.Time(l.table.Now())
-	hour := ledger.MinuteOf(now) / 60
-	if hour == l.expired || l.db == nil {
-		return nil
-	}
-	for more := true; more; {
-		err := l.update(func(tx ledger.Tx) (err error) {
-			more, err = ledger.Expire(tx, l.retention, now, false, 2*usageChunk)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	l.expired = hour
-	return nil
-}
-
-func (l *meter) parent(namespace, entity string) string {
-	return l.catalog.Parent(store.Key{Namespace: namespace, Kind: store.KindEntity, ID: entity})
+	return l.Expire(false)
 }
 
 // update runs f in a transaction on the file, which it creates if necessary.
@@ -217,7 +142,7 @@ func (l *meter) update(f func(ledger.Tx) error) error {
 	return l.trouble("usage", err)
 }
 
-// open opens or creates the file. The ledger is locked.
+// open opens or creates the file. The meter is locked.
 func (l *meter) open() error {
 	if l.db != nil {
 		return nil
@@ -265,7 +190,7 @@ func (l *meter) view(known bool, f func(ledger.Tx) error) error {
 	}
 	var err error
 	if !known {
-		err = l.takeIn(true)
+		err = l.takeIn()
 	}
 	if err == nil && l.db == nil {
 		if _, missing := os.Stat(l.file); errors.Is(missing, fs.ErrNotExist) { // reading creates no file

@@ -12,6 +12,7 @@ import (
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/internal/catalog"
 	"github.com/weirlimits/weir/store/internal/inmem"
+	"github.com/weirlimits/weir/store/internal/ledger"
 )
 
 // Config configures a [Store]. The zero value is ready to use.
@@ -69,10 +70,15 @@ func New(cfg *Config) *Store {
 	s := &Store{catalog: catalog.New(cfg.Now)}
 	tc := inmem.Config{Now: cfg.Now, MaxBuckets: limit, Retired: cfg.Retired}
 	if cfg.MaxUsage >= 0 {
-		s.usage = &meter{max: cmp.Or(cfg.MaxUsage, DefaultMaxUsage), retention: cfg.Retention, read: math.MinInt64}
-		tc.Meter = &s.usage.queue
+		u := &meter{max: cmp.Or(cfg.MaxUsage, DefaultMaxUsage)}
+		u.Parent, u.Retention, u.Since = s.catalog.Parent, cfg.Retention, math.MinInt64
+		u.Update = func(f func(ledger.Tx) error) error { return f(&u.mem) }
+		s.usage, tc.Meter = u, &u.Meter
 	}
 	s.table = inmem.New(tc)
+	if s.usage != nil {
+		s.usage.Table = s.table
+	}
 	return s
 }
 

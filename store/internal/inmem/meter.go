@@ -16,23 +16,7 @@ type Meter struct {
 	high  atomic.Bool
 	_     [64]byte // separate, because every take reads high
 	mu    sync.Mutex
-	queue []reading
-}
-
-// reading is the state of a bucket's counters.
-type reading struct {
-	key   string
-	id    uint64
-	at    int64
-	takes int64
-	first tally
-	rest  []tally
-	ended bool
-}
-
-type tally struct {
-	limit             string
-	debited, returned int64
+	queue []ledger.Observation
 }
 
 // maxQueue is the queue length above which readings are dropped that only make minutes exact. A later reading makes
@@ -82,29 +66,28 @@ func (t *Table) gone(b *Bucket) {
 }
 
 func (m *Meter) read(b *Bucket, ended, must bool) {
-	r := b.reading()
-	r.ended = ended
+	o := b.observation(ended)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if must || len(m.queue) < maxQueue {
-		m.queue = append(m.queue, r)
+		m.queue = append(m.queue, o)
 		if len(m.queue) == highQueue {
 			m.high.Store(true)
 		}
 	}
 }
 
-func (b *Bucket) reading() reading {
-	r := reading{key: b.key, id: b.id, at: b.at, takes: b.takes}
+// observation returns a reading of a locked bucket's counters.
+func (b *Bucket) observation(ended bool) ledger.Observation {
+	counts := ledger.AddCount(make([]ledger.Count, 0, 1+2*b.len()), "", ledger.Requests, b.takes)
 	for i := range b.len() {
 		s := b.slot(i)
-		if t := (tally{s.limit.Name, s.debited, s.returned}); i == 0 {
-			r.first = t
-		} else {
-			r.rest = append(r.rest, t)
-		}
+		counts = ledger.AddCount(counts, s.limit.Name, ledger.Debited, s.debited)
+		counts = ledger.AddCount(counts, s.limit.Name, ledger.Returned, s.returned)
 	}
-	return r
+	return ledger.Observation{Bucket: parseKey(b.key), Reading: ledger.Reading{
+		ID: b.id, Minute: ledger.MinuteOf(clock.Time(b.at)), Counts: counts, Ended: ended,
+	}}
 }
 
 // High reports whether so many readings are queued that they should be drained soon.
@@ -113,32 +96,11 @@ func (m *Meter) High() bool { return m.high.Load() }
 // Drain removes and returns the queued readings, in order.
 func (m *Meter) Drain() []ledger.Observation {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	q := m.queue
 	m.queue = nil
 	m.high.Store(false)
-	m.mu.Unlock()
-	out := make([]ledger.Observation, len(q))
-	for i := range q {
-		out[i] = q[i].observation()
-	}
-	return out
-}
-
-func (r *reading) observation() ledger.Observation {
-	counts := ledger.AddCount(make([]ledger.Count, 0, 3+2*len(r.rest)), "", ledger.Requests, r.takes)
-	counts = r.first.add(counts)
-	for i := range r.rest {
-		counts = r.rest[i].add(counts)
-	}
-	return ledger.Observation{Bucket: parseKey(r.key), Reading: ledger.Reading{
-		ID: r.id, Minute: ledger.MinuteOf(clock.Time(r.at)), Counts: counts, Ended: r.ended,
-	}}
-}
-
-// add appends a limit's counters.
-func (c *tally) add(counts []ledger.Count) []ledger.Count {
-	counts = ledger.AddCount(counts, c.limit, ledger.Debited, c.debited)
-	return ledger.AddCount(counts, c.limit, ledger.Returned, c.returned)
+	return q
 }
 
 // Read calls f with the readings of all buckets that have changed since an instant, some hundred at a time. It may
@@ -156,8 +118,7 @@ func (t *Table) Read(since int64, f func([]ledger.Observation) error) error {
 		for _, b := range bs {
 			b.mu.Lock()
 			if !b.dead() && b.at >= since && b.counted() {
-				r := b.reading()
-				out = append(out, r.observation())
+				out = append(out, b.observation(false))
 			}
 			b.mu.Unlock()
 		}

@@ -63,7 +63,7 @@ func (s *shelf) See(e *ledger.Entry[drawer], readings []ledger.Reading) ([]ledge
 func (s *shelf) Parents(_ context.Context, entities []store.Key) ([]string, error) {
 	out := make([]string, len(entities))
 	for i, k := range entities {
-		out[i] = family("", k.ID)
+		out[i] = family(k)
 	}
 	return out, nil
 }
@@ -142,7 +142,7 @@ func TestBook(t *testing.T) {
 					want[k] += 5
 					k.Of, k.Namespace = store.OfStore, store.Registry
 					want[k] += 5
-					for up := family("", id); up != ""; up = family("", up) {
+					for up := familyOf[id]; up != ""; up = familyOf[up] {
 						k.Of, k.Namespace, k.ID, k.Sub = store.OfChildren, "n", up, "r"
 						want[k] += 5
 					}

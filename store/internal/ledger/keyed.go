@@ -26,7 +26,7 @@ type Cursor interface {
 }
 
 // Parent returns an entity's parent, or "" if it has none.
-type Parent func(namespace, entity string) string
+type Parent func(entity store.Key) string
 
 // accountsAtOnce bounds the memory that accounts take while they are booked.
 const accountsAtOnce = 1000
@@ -85,7 +85,7 @@ func (k keyed) Room() (accounts, items int) { return accountsAtOnce, Unlimited }
 func (k keyed) Parents(_ context.Context, entities []store.Key) ([]string, error) {
 	out := make([]string, len(entities))
 	for i, e := range entities {
-		out[i] = k.parent(e.Namespace, e.ID)
+		out[i] = k.parent(e)
 	}
 	return out, nil
 }

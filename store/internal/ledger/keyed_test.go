@@ -19,7 +19,9 @@ var (
 )
 
 // family: a is the parent of b, and b of c; d has no parent.
-func family(_, entity string) string { return map[string]string{"c": "b", "b": "a"}[entity] }
+func family(entity store.Key) string { return familyOf[entity.ID] }
+
+var familyOf = map[string]string{"c": "b", "b": "a"}
 
 // ids, too, must not collide with anything.
 var ids = []string{"a", "b", "c", "d", "a#b", "a/b", "ttl", "w\x00", ""}
@@ -50,7 +52,7 @@ func book(want map[windowCell]int64, b store.Bucket, h *history) {
 			want[k] += v
 			k.of = store.OfStore
 			want[k] += v
-			for p := family("", b.Entity); p != ""; p = family("", p) {
+			for p := familyOf[b.Entity]; p != ""; p = familyOf[p] {
 				k.of, k.id, k.sub = store.OfChildren, p, b.Resource
 				want[k] += v
 			}
