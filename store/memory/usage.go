@@ -14,10 +14,9 @@ import (
 type meter struct {
 	inmem.Usage
 
-	max  int
-	mu   sync.Mutex
-	mem  ledger.Mem
-	busy bool
+	max int
+	mu  sync.Mutex
+	mem ledger.Mem
 }
 
 // Count implements [store.Usage].
@@ -63,21 +62,12 @@ func (s *Store) ForgetUsage(ctx context.Context, namespace string) error {
 
 // relieve takes in the waiting readings if there are many.
 func (s *Store) relieve() {
-	u := s.usage
-	if u == nil || !u.High() || !u.mu.TryLock() {
-		return
+	if u := s.usage; u != nil && u.High() && u.mu.TryLock() {
+		go func() {
+			defer u.mu.Unlock()
+			_ = u.takeIn(false) // in memory nothing fails
+		}()
 	}
-	defer u.mu.Unlock()
-	if u.busy {
-		return
-	}
-	u.busy = true
-	go func() {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		_ = u.takeIn(false) // in memory nothing fails
-		u.busy = false
-	}()
 }
 
 // takeIn is [inmem.Usage.TakeIn], and removes windows and accounts beyond the bounds. The meter is locked.
