@@ -53,9 +53,9 @@ func (b *booker) book(ctx context.Context, records iter.Seq[dynamodb.StreamRecor
 	return booked.Failed, nil
 }
 
-// failed logs what failed, and of which shard or record.
-func (b *booker) failed(ctx context.Context, what, key, value string, err error) {
-	b.log.LogAttrs(ctx, slog.LevelError, what, slog.String(key, value), slog.String("error", err.Error()))
+// failure returns the attributes of what failed: of which shard or record, and why.
+func failure(key, value string, err error) []slog.Attr {
+	return []slog.Attr{slog.String(key, value), slog.String("error", err.Error())}
 }
 
 // cool splits a shard that is written to too often, or logs why it does not. A failure is no reason to read records
@@ -95,7 +95,7 @@ func Handler(cfg Config) func(context.Context, events.DynamoDBEvent) (events.Dyn
 				resp.BatchItemFailures = append(resp.BatchItemFailures, events.DynamoDBBatchItemFailure{
 					ItemIdentifier: number,
 				})
-				b.failed(ctx, "a record was not counted", "record", number, err)
+				b.log.LogAttrs(ctx, slog.LevelError, "a record was not counted", failure("record", number, err)...)
 			}
 		}
 		return resp, nil

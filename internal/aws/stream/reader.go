@@ -81,7 +81,7 @@ func (r *Reader) Run(ctx context.Context) error {
 		case err != nil && first:
 			return err
 		case err != nil:
-			r.book.failed(ctx, "the stream could not be read", "stream", r.ARN, err)
+			r.book.log.LogAttrs(ctx, slog.LevelError, "the stream could not be read", failure("stream", r.ARN, err)...)
 		}
 		if !wait(ctx, min(5*r.Poll, r.LeaseFor/3)) {
 			return nil
@@ -188,7 +188,7 @@ func (r *Reader) take(ctx context.Context, id, from string) error {
 		}()
 		s := &shardReader{Reader: r, lease: lease, kept: time.Now()}
 		if err := s.read(ctx); err != nil && ctx.Err() == nil {
-			r.book.failed(ctx, "a shard could not be read", "shard", id, err)
+			r.book.log.LogAttrs(ctx, slog.LevelError, "a shard could not be read", failure("shard", id, err)...)
 		}
 	})
 	return nil
@@ -330,7 +330,9 @@ func (s *shardReader) bookAll(ctx context.Context, records []dynamodb.StreamReco
 			switch cause := failed[i]; {
 			case cause == nil:
 			case errors.Is(cause, dynamodb.ErrPoison):
-				s.book.failed(ctx, "a record was not counted", "shard", s.lease.Shard, cause)
+				s.book.log.LogAttrs(
+					ctx, slog.LevelError, "a record was not counted", failure("shard", s.lease.Shard, cause)...,
+				)
 			default:
 				left, err = append(left, records[i]), cause
 			}

@@ -180,10 +180,10 @@ func (w Window) spread(counts []store.LimitFigures, peaks Sums) {
 	if high == nil {
 		return
 	}
-	at := w.time()
-	for _, w.Type = range store.Windows[1:] {
-		w.Start = w.Type.Start(at).Unix()
-		peaks[w] = store.MergeFigures(peaks[w], high)
+	for _, longer := range store.Windows[1:] {
+		k := w
+		k.Type, k.Start = longer, longer.Start(w.time()).Unix()
+		peaks[k] = store.MergeFigures(peaks[k], high)
 	}
 }
 
