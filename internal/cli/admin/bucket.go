@@ -8,8 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/cli/stores"
+	"github.com/weirlimits/weir/store"
 )
 
 // bucketRow is a limit of a bucket, as printed.
@@ -60,7 +63,7 @@ var total = kit.Columns(
 func BucketCmd(r *kit.Run) *cobra.Command {
 	return kit.Group(&cobra.Command{
 		Use:   "bucket",
-		Short: "Show or reset what entities have spent on resources",
+		Short: "Show, reset or split what entities have spent on resources",
 		Long: `A bucket holds what one entity has spent on one resource and has not yet refilled. A store
 may drop a bucket that is full again, along with its debited and returned totals.`,
 	},
@@ -89,7 +92,61 @@ may drop a bucket that is full again, along with its debited and returned totals
 		kit.Verb(r, api.ResetBucket, kit.Spec{
 			Use: "reset ENTITY RESOURCE", Short: "Refill a bucket, forgetting what was spent",
 			Asks: "forget what {entity} has spent on {resource}", Done: "the bucket of {entity} on {resource} is full",
-		}, nil))
+		}, nil),
+		bucketSplitCmd(r))
+}
+
+// bucketSplit is into how many items to split a bucket.
+type bucketSplit struct {
+	api.BucketKey
+
+	Into int `json:"into"`
+}
+
+// bucketItems is the number of items that a bucket is split into.
+type bucketItems struct {
+	Entity   string `json:"entity"`
+	Resource string `json:"resource"`
+	Items    int    `json:"items"`
+}
+
+// splitter is a store that keeps a bucket in several items if it is written often.
+type splitter interface {
+	// Split doubles the number of items until there are n, and returns how many there are.
+	Split(ctx context.Context, b store.Bucket, n int) (int, error)
+}
+
+func bucketSplitCmd(r *kit.Run) *cobra.Command {
+	return kit.Func(r, kit.Spec{
+		Use: "split ENTITY RESOURCE", Short: "Show into how many items a bucket is split, or split it further",
+		Long: `Shows into how many items a bucket in DynamoDB is split. With --into, doubles them until there
+are so many, each with its exact share of every limit. Processes do this themselves once a bucket
+is written more often than one item can be: do it beforehand for load that is known to come.
+Items are never merged.`,
+		Example: "  weir bucket split key-alice gpt-4 --into 8",
+	}, func(ctx context.Context, q *bucketSplit) error {
+		if q.Into < 0 || q.Into > 64 || q.Into&(q.Into-1) != 0 {
+			return kit.Usagef("--into: %d is not a power of two, at most 64", q.Into)
+		}
+		return r.With(stores.Existing, func(lim *weir.Limiter) error {
+			st, ok := r.Opened.(splitter)
+			if !ok {
+				return kit.Usagef("only buckets in DynamoDB are split")
+			}
+			ns, err := lim.NamespaceByName(ctx, lim.Namespace())
+			if err != nil {
+				return err
+			}
+			b := store.Bucket{Namespace: ns.ID, Entity: q.Entity, Resource: q.Resource}
+			items, err := st.Split(ctx, b, max(1, q.Into))
+			if err != nil {
+				return err
+			}
+			return r.Print(bucketItems{q.Entity, q.Resource, items}, func() {
+				r.Out.Println(kit.Plural(items, "item"))
+			})
+		})
+	})
 }
 
 func totals(buckets []api.Bucket) []bucketTotal {
