@@ -73,7 +73,7 @@ Exit codes:
 		&cobra.Group{ID: "aws", Title: "On AWS:"},
 	)
 	inGroup(
-		root, "run", serve.ServeCmd(a), admin.AggregateCmd(a), admin.AcquireCmd(a), admin.AvailableCmd(a),
+		root, "run", serve.ServeCmd(a), serve.AggregateCmd(a), admin.AcquireCmd(a), admin.AvailableCmd(a),
 		admin.WaitCmd(a),
 	)
 	inGroup(

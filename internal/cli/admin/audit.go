@@ -10,14 +10,10 @@ import (
 	"github.com/weirlimits/weir/internal/cli/kit"
 )
 
-var event = kit.Columns(
-	kit.Column[api.Event]{Name: "at", Of: func(e *api.Event) any { return e.At }},
-	kit.Column[api.Event]{Name: "principal", Of: func(e *api.Event) any { return e.Principal }},
-	kit.Column[api.Event]{Name: "action", Of: func(e *api.Event) any { return e.Action }},
-	kit.Column[api.Event]{Name: "subject", Of: func(e *api.Event) any { return e.Subject }},
-	kit.Column[api.Event]{Name: "before", Of: func(e *api.Event) any { return e.Before }, Cut: true},
-	kit.Column[api.Event]{Name: "after", Of: func(e *api.Event) any { return e.After }, Cut: true},
-)
+var event = kit.Columns([]kit.Column[api.Event]{
+	{Name: "at"}, {Name: "principal"}, {Name: "action"}, {Name: "subject"}, {Name: "before", Cut: true},
+	{Name: "after", Cut: true},
+})
 
 // auditQuery selects changes in the store or in an archive.
 type auditQuery struct {

@@ -112,20 +112,13 @@ func sinceWhen(text string) (time.Time, error) {
 // everyNamespace returns the opaque ids of all namespaces, including the registry's.
 func everyNamespace(ctx context.Context, lim *weir.Limiter) ([]string, error) {
 	ids := []string{store.Registry}
-	for _, list := range []func(
-		context.Context, weir.NamespaceQuery,
-	) (weir.NamespacePage, error){lim.Namespaces, lim.OrphanNamespaces} {
-		for after := ""; ; {
-			page, err := list(ctx, weir.NamespaceQuery{Deleted: true, After: after, Max: kit.PageSize})
-			if err != nil {
-				return nil, err
-			}
-			for _, ns := range page.Namespaces {
-				ids = append(ids, ns.ID)
-			}
-			if after = page.Next; after == "" {
-				break
-			}
+	for _, q := range []api.NamespaceQuery{{Deleted: true}, {Deleted: true, Orphaned: true}} {
+		all, _, err := kit.All(ctx, api.Local{Limiter: lim}, api.ListNamespaces, &q, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, ns := range all {
+			ids = append(ids, ns.ID)
 		}
 	}
 	slices.Sort(ids)

@@ -17,30 +17,26 @@ import (
 
 // bucketRow is a limit of a bucket, as printed.
 type bucketRow struct {
-	entity, resource string
-	at               time.Time
+	Entity   string    `json:"entity"`
+	Resource string    `json:"resource"`
+	Text     string    `json:"limit"`
+	At       time.Time `json:"last_write"`
 	api.BucketLimit
 }
 
 var bucket = kit.Rows(func(b *api.Bucket) (rows []bucketRow) {
 	for _, l := range b.Limits {
-		rows = append(rows, bucketRow{b.Entity, b.Resource, b.At, l})
+		text := l.Limit.String()
+		if l.Override {
+			text += " (of a request)"
+		}
+		rows = append(rows, bucketRow{b.Entity, b.Resource, text, b.At, l})
 	}
 	return rows
-}, kit.Columns(
-	kit.Column[bucketRow]{Name: "entity", Of: func(b *bucketRow) any { return b.entity }},
-	kit.Column[bucketRow]{Name: "resource", Of: func(b *bucketRow) any { return b.resource }},
-	kit.Column[bucketRow]{Name: "limit", Of: func(b *bucketRow) any {
-		if b.Override {
-			return b.Limit.String() + " (of a request)"
-		}
-		return b.Limit.String()
-	}},
-	kit.Column[bucketRow]{Name: "available", Of: func(b *bucketRow) any { return b.Available }},
-	kit.Column[bucketRow]{Name: "debited", Of: func(b *bucketRow) any { return b.Debited }},
-	kit.Column[bucketRow]{Name: "returned", Of: func(b *bucketRow) any { return b.Returned }},
-	kit.Column[bucketRow]{Name: "last write", Of: func(b *bucketRow) any { return b.at }},
-))
+}, kit.Columns([]kit.Column[bucketRow]{
+	{Name: "entity"}, {Name: "resource"}, {Name: "limit"}, {Name: "available"}, {Name: "debited"}, {Name: "returned"},
+	{Name: "last write"},
+}))
 
 // bucketTotal sums a resource's buckets for one limit name.
 type bucketTotal struct {
@@ -51,13 +47,10 @@ type bucketTotal struct {
 	Returned  int64  `json:"returned"`
 }
 
-var total = kit.Columns(
-	kit.Column[bucketTotal]{Name: "total of", Of: func(t *bucketTotal) any { return t.Limit }},
-	kit.Column[bucketTotal]{Name: "buckets", Of: func(t *bucketTotal) any { return t.Buckets }},
-	kit.Column[bucketTotal]{Name: "available", Of: func(t *bucketTotal) any { return t.Available }},
-	kit.Column[bucketTotal]{Name: "debited", Of: func(t *bucketTotal) any { return t.Debited }},
-	kit.Column[bucketTotal]{Name: "returned", Of: func(t *bucketTotal) any { return t.Returned }},
-)
+var total = kit.Columns([]kit.Column[bucketTotal]{
+	{Name: "total of", Of: func(t *bucketTotal) any { return t.Limit }},
+	{Name: "buckets"}, {Name: "available"}, {Name: "debited"}, {Name: "returned"},
+})
 
 // BucketCmd returns the commands that look into buckets.
 func BucketCmd(r *kit.Run) *cobra.Command {

@@ -189,6 +189,15 @@ type cellView struct {
 	Joined    string  `json:"joined"`
 }
 
+var cellColumns = kit.Columns([]kit.Column[cellView]{
+	{Name: "cell", Cut: true},
+	{Name: "state"},
+	{Name: "share", Of: func(c *cellView) any { return kit.Number(inPercent(c.Share)) }},
+	{Name: "in force", Of: func(c *cellView) any { return kit.Number(inPercent(c.InForce)) }},
+	{Name: "processes"},
+	{Name: "offered/s", Of: func(c *cellView) any { return kit.Number(fmt.Sprintf("%.4g", c.Offered)) }},
+})
+
 func printCells(ctx context.Context, a *kit.Run, r cells.Registry) error {
 	v, err := r.Look(ctx)
 	if err != nil {
@@ -211,17 +220,7 @@ func printCells(ctx context.Context, a *kit.Run, r cells.Registry) error {
 			a.Out.Println("no cells")
 			return
 		}
-		t := &term.Table{
-			Header: []string{"CELL", "STATE", "SHARE", "IN FORCE", "PROCESSES", "OFFERED/S"}, Right: []int{2, 3, 4, 5},
-			Cut: []int{0},
-		}
-		for _, cv := range views {
-			t.Row(
-				cv.Cell, cv.State, inPercent(cv.Share), inPercent(cv.InForce), strconv.Itoa(cv.Processes),
-				fmt.Sprintf("%.4g", cv.Offered),
-			)
-		}
-		a.Out.Table(t)
+		cellColumns(a, views, true)
 		for _, cv := range views {
 			if cv.Others > 0 {
 				a.Out.Printf(

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/cli/kit"
@@ -95,29 +96,28 @@ func printStatuses(a *kit.Run, ss []weir.LimitStatus, requested bool) {
 	if len(ss) == 0 {
 		return
 	}
-	t := &term.Table{Header: []string{"ENTITY", "LIMIT", "AVAILABLE", "FULL IN", "FROM"}, Right: []int{2, 3}}
+	columns := []kit.Column[weir.LimitStatus]{
+		{Name: "entity", Of: func(s *weir.LimitStatus) any { return s.Entity }},
+		{Name: "limit", Of: func(s *weir.LimitStatus) any { return limitText(*s) }},
+		{Name: "available", Of: func(s *weir.LimitStatus) any { return s.Available }},
+		{Name: "full in", Of: func(s *weir.LimitStatus) any { return s.Full }},
+		{Name: "from", Of: func(s *weir.LimitStatus) any { return s.Source }},
+	}
 	if requested {
-		t = &term.Table{
-			Header: []string{"ENTITY", "LIMIT", "REQUESTED", "AVAILABLE", "FULL IN", "FROM", "RETRY IN"},
-			Right:  []int{2, 3, 4, 6},
-		}
+		columns = slices.Insert(columns, 2, kit.Column[weir.LimitStatus]{
+			Name: "requested", Of: func(s *weir.LimitStatus) any { return s.Requested },
+		})
+		columns = append(columns, kit.Column[weir.LimitStatus]{Name: "retry in", Of: retryText})
 	}
-	for _, s := range ss {
-		row := []string{s.Entity, limitText(s), a.Out.Count(s.Available), kit.Span(s.Full), string(s.Source)}
-		if requested {
-			retry := "-"
-			switch {
-			case s.Refused:
-				retry = kit.Span(s.RetryAfter)
-			case s.WouldRefuse:
-				retry = "would refuse"
-			}
-			row = []string{
-				s.Entity, limitText(s), a.Out.Count(s.Requested), a.Out.Count(s.Available), kit.Span(s.Full),
-				string(s.Source), retry,
-			}
-		}
-		t.Row(row...)
+	kit.Columns(columns)(a, ss, true)
+}
+
+func retryText(s *weir.LimitStatus) any {
+	switch {
+	case s.Refused:
+		return kit.Number(kit.Span(s.RetryAfter))
+	case s.WouldRefuse:
+		return kit.Number("would refuse")
 	}
-	a.Out.Table(t)
+	return kit.Number("-")
 }

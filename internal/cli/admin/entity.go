@@ -11,14 +11,9 @@ import (
 	"github.com/weirlimits/weir/internal/cli/kit"
 )
 
-var entity = kit.Columns(
-	kit.Column[weir.Entity]{Name: "id", Of: func(e *weir.Entity) any { return e.ID }},
-	kit.Column[weir.Entity]{Name: "name", Of: func(e *weir.Entity) any { return e.Name }},
-	kit.Column[weir.Entity]{Name: "parent", Of: func(e *weir.Entity) any { return e.Parent }},
-	kit.Column[weir.Entity]{Name: "cascade", Of: func(e *weir.Entity) any { return e.Cascade }},
-	kit.Column[weir.Entity]{Name: "created", Of: func(e *weir.Entity) any { return e.Created }},
-	kit.Column[weir.Entity]{Name: "metadata", Of: func(e *weir.Entity) any { return e.Metadata }, Long: true},
-)
+var entity = kit.Columns([]kit.Column[weir.Entity]{
+	{Name: "id"}, {Name: "name"}, {Name: "parent"}, {Name: "cascade"}, {Name: "created"}, {Name: "metadata", Long: true},
+})
 
 // EntityCmd returns the command weir entity.
 func EntityCmd(r *kit.Run) *cobra.Command {

@@ -15,7 +15,6 @@ import (
 	"github.com/weirlimits/weir/governor/storecoord"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
-	"github.com/weirlimits/weir/internal/cli/term"
 )
 
 // GovernorCmd returns the command weir governor.
@@ -196,28 +195,32 @@ func (w *watch) tables(view governor.FleetView, budgets []budgetView) {
 	for _, b := range budgets {
 		w.Out.Println()
 		w.Out.Println(fmt.Sprintf("%s: limit %g/s, shared %.4g, used %.4g", b.Budget, b.Limit, b.Shared, b.Used))
-		t := &term.Table{
-			Header: []string{"WORKER", "SHARE", "USED", "WANT", "SAFE", "STATE"}, Right: []int{1, 2, 3, 4},
-			Cut: []int{0},
-		}
-		for _, v := range b.Workers {
-			want, state := fmt.Sprintf("%.4g", v.Want), ""
-			if v.Want < 0 {
-				want = "all"
-			}
-			switch {
-			case v.Silent > 0:
-				state = "silent for " + kit.Span(time.Duration(v.Silent))
-			case v.Leads:
-				state = "leads"
-			}
-			t.Row(
-				v.Worker, fmt.Sprintf("%.4g", v.Share), fmt.Sprintf("%.4g", v.Used), want, fmt.Sprintf("%.4g", v.Safe),
-				kit.OrDash(state),
-			)
-		}
-		w.Out.Table(t)
+		shares(w.Run, b.Workers, true)
 	}
 }
+
+var shares = kit.Columns([]kit.Column[shareView]{
+	{Name: "worker", Cut: true},
+	{Name: "share", Of: func(v *shareView) any { return figure(v.Share) }},
+	{Name: "used", Of: func(v *shareView) any { return figure(v.Used) }},
+	{Name: "want", Of: func(v *shareView) any {
+		if v.Want < 0 {
+			return kit.Number("all")
+		}
+		return figure(v.Want)
+	}},
+	{Name: "safe", Of: func(v *shareView) any { return figure(v.Safe) }},
+	{Name: "state", Of: func(v *shareView) any {
+		switch {
+		case v.Silent > 0:
+			return "silent for " + kit.Span(time.Duration(v.Silent))
+		case v.Leads:
+			return "leads"
+		}
+		return ""
+	}},
+})
+
+func figure(n float64) kit.Number { return kit.Number(fmt.Sprintf("%.4g", n)) }
 
 func unit(thousandths int64) float64 { return float64(thousandths) / 1000 }

@@ -10,17 +10,9 @@ import (
 	"github.com/weirlimits/weir/internal/cli/kit"
 )
 
-var namespace = kit.Columns(
-	kit.Column[weir.Namespace]{Name: "name", Of: func(n *weir.Namespace) any { return n.Name }},
-	kit.Column[weir.Namespace]{Name: "id", Of: func(n *weir.Namespace) any { return n.ID }},
-	kit.Column[weir.Namespace]{Name: "created", Of: func(n *weir.Namespace) any { return n.Created }},
-	kit.Column[weir.Namespace]{Name: "deleted", Of: func(n *weir.Namespace) any {
-		if n.Deleted == nil {
-			return nil
-		}
-		return *n.Deleted
-	}},
-)
+var namespace = kit.Columns([]kit.Column[weir.Namespace]{
+	{Name: "name"}, {Name: "id"}, {Name: "created"}, {Name: "deleted"},
+})
 
 // NamespaceCmd returns the commands that manage namespaces.
 func NamespaceCmd(r *kit.Run) *cobra.Command {

@@ -3,11 +3,11 @@ package admin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/serve/auth"
@@ -33,17 +33,17 @@ type madeToken struct {
 	Entry auth.Entry `json:"entry"`
 }
 
-var token = kit.Columns(
-	kit.Column[auth.Entry]{Name: "name", Of: func(e *auth.Entry) any { return e.Name }},
-	kit.Column[auth.Entry]{Name: "roles", Of: func(e *auth.Entry) any { return rolesText(e.Roles) }},
-	kit.Column[auth.Entry]{Name: "namespaces", Of: func(e *auth.Entry) any { return e.Namespaces }},
-	kit.Column[auth.Entry]{Name: "expires", Of: func(e *auth.Entry) any {
+var token = kit.Columns([]kit.Column[auth.Entry]{
+	{Name: "name", Of: func(e *auth.Entry) any { return e.Name }},
+	{Name: "roles", Of: func(e *auth.Entry) any { return rolesText(e.Roles) }},
+	{Name: "namespaces", Of: func(e *auth.Entry) any { return e.Namespaces }},
+	{Name: "expires", Of: func(e *auth.Entry) any {
 		if e.Expires.IsZero() {
 			return "never"
 		}
 		return e.Expires
 	}},
-)
+})
 
 // TokenCmd returns the commands that manage files of tokens.
 func TokenCmd(r *kit.Run) *cobra.Command {
@@ -113,31 +113,12 @@ func createToken(a *kit.Run, q *newToken) error {
 	return a.Print(madeToken{token, entry}, func() {
 		a.Out.Println(token)
 		if q.File == "" {
-			a.Out.Printf("%s", entryText(entry))
+			text, _ := yaml.Marshal([]auth.Entry{entry}) // as in a file; it has only texts
+			a.Out.Printf("%s", text)
 			return
 		}
 		a.Err.Printf("added %s to %s; the token is not shown again\n", entry.Name, q.File)
 	})
-}
-
-// entryText returns an entry as it is written in a file.
-func entryText(e auth.Entry) string {
-	text := fmt.Sprintf(
-		"- name: %s\n  hash: %s\n  roles: [%s]\n  namespaces: [%s]\n", e.Name, e.Hash, rolesText(e.Roles),
-		quoted(e.Namespaces),
-	)
-	if !e.Expires.IsZero() {
-		text += "  expires: " + e.Expires.Format(time.RFC3339) + "\n"
-	}
-	return text
-}
-
-func quoted(names []string) string {
-	all := make([]string, len(names))
-	for i, n := range names {
-		all[i] = "'" + strings.ReplaceAll(n, "'", "''") + "'"
-	}
-	return strings.Join(all, ", ")
 }
 
 func rolesText(roles []auth.Role) string {

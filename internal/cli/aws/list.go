@@ -28,14 +28,9 @@ type listFlags struct {
 	account
 }
 
-var stacks = kit.Columns(
-	kit.Column[stackView]{Name: "name", Of: func(s *stackView) any { return s.Name }},
-	kit.Column[stackView]{Name: "region", Of: func(s *stackView) any { return s.Region }},
-	kit.Column[stackView]{Name: "state", Of: func(s *stackView) any { return s.State }},
-	kit.Column[stackView]{Name: "version", Of: func(s *stackView) any { return s.Version }},
-	kit.Column[stackView]{Name: "created", Of: func(s *stackView) any { return s.Created }},
-	kit.Column[stackView]{Name: "updated", Of: func(s *stackView) any { return s.Updated }},
-)
+var stacks = kit.Columns([]kit.Column[stackView]{
+	{Name: "name"}, {Name: "region"}, {Name: "state"}, {Name: "version"}, {Name: "created"}, {Name: "updated"},
+})
 
 // ListCmd returns the command weir list.
 func ListCmd(a *kit.Run) *cobra.Command {

@@ -55,39 +55,47 @@ func List[Q, T any](ctx context.Context, r *Run, o api.Of[Q, api.List[T]], q *Q,
 	return PrintPage(r, all, next, func() { v(r, all, true) })
 }
 
-// Pages reads all pages of a list, or as many items as the request wants. Of each page it takes what keep returns; nil
-// keeps all.
+// Pages opens the store and reads all pages of a list; see [All].
 func Pages[Q, T any](
 	ctx context.Context, r *Run, o api.Of[Q, api.List[T]], q *Q, keep func([]T) []T,
+) (all []T, next string, err error) {
+	err = r.Call(o.Op, func(c api.Caller) error {
+		all, next, err = All(ctx, c, o, q, keep)
+		return err
+	})
+	return all, next, err
+}
+
+// All reads all pages of a list, or as many items as the request wants. Of each page it takes what keep returns; nil
+// keeps all.
+func All[Q, T any](
+	ctx context.Context, c api.Caller, o api.Of[Q, api.List[T]], q *Q, keep func([]T) []T,
 ) (all []T, next string, err error) {
 	page := any(q).(interface{ Cursor() *api.Page }).Cursor() //nolint:forcetypeassert // all lists have pages
 	most, exact := page.Max, keep == nil
 	all = []T{} // an empty list in JSON, not null
-	err = r.Call(o.Op, func(c api.Caller) error {
-		for {
-			if page.Max = PageSize; most > 0 && exact {
-				page.Max = min(PageSize, most-len(all))
-			}
-			list, _, err := o.Call(ctx, c, q)
-			if err != nil {
-				return err
-			}
-			items := list.Items
-			if keep != nil {
-				items = keep(items)
-			}
-			if most > 0 && len(all)+len(items) > most { // a cursor cannot point into a page: read a smaller one
-				exact = true
-				continue
-			}
-			all = append(all, items...)
-			page.After, next = list.Next, list.Next
-			if next == "" || most > 0 && len(all) >= most {
-				return nil
-			}
+	for {
+		if page.Max = PageSize; most > 0 && exact {
+			page.Max = min(PageSize, most-len(all))
 		}
-	})
-	return all, next, err
+		list, _, err := o.Call(ctx, c, q)
+		if err != nil {
+			return nil, "", err
+		}
+		items := list.Items
+		if keep != nil {
+			items = keep(items)
+		}
+		if most > 0 && len(all)+len(items) > most { // a cursor cannot point into a page: read a smaller one
+			exact = true
+			continue
+		}
+		all = append(all, items...)
+		page.After, next = list.Next, list.Next
+		if next == "" || most > 0 && len(all) >= most {
+			return all, next, nil
+		}
+	}
 }
 
 // Func makes a command of a function. Q declares its arguments and flags.

@@ -86,22 +86,17 @@ func TestColumns(t *testing.T) {
 		name string
 		n    int64
 		more map[string]string
-		at   *time.Time
+		At   *time.Time `json:"last_seen"`
 	}
-	v := Columns(
-		Column[row]{Name: "name", Of: func(r *row) any { return r.name }},
-		Column[row]{Name: "n", Of: func(r *row) any { return r.n }},
-		Column[row]{Name: "more", Of: func(r *row) any { return r.more }, Long: true},
-		Column[row]{Name: "at", Of: func(r *row) any {
-			if r.at == nil {
-				return nil
-			}
-			return *r.at
-		}},
-	)
+	v := Columns([]Column[row]{
+		{Name: "name", Of: func(r *row) any { return r.name }},
+		{Name: "n", Of: func(r *row) any { return r.n }},
+		{Name: "more", Of: func(r *row) any { return r.more }, Long: true},
+		{Name: "last seen"},
+	})
 	rows := []row{{"", 1, map[string]string{"b": "2", "a": "1"}, nil}, {"x", 2, nil, new(time.Unix(0, 0))}}
 	for list, want := range map[bool]string{
-		true:  "NAME\tN\tAT\n-\t1\t-\nx\t2\t1970-01-01T00:00:00.000Z\n",
+		true:  "NAME\tN\tLAST SEEN\n-\t1\t-\nx\t2\t1970-01-01T00:00:00.000Z\n",
 		false: "name\t-\nn\t1\nmore\ta=1\nmore\tb=2\n",
 	} {
 		var out bytes.Buffer

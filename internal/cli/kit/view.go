@@ -4,19 +4,22 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/term"
 )
 
 // View prints values: several as a table, one as lines of names and values.
 type View[T any] func(r *Run, all []T, list bool)
 
-// Column is a column of a table, or a line. Of returns its value: "" is printed as -, true as yes, and numbers are
-// aligned to the right. A map takes a line for each key. Nil leaves out the line.
+// Column is a column of a table, or a line. Of returns its value, by default the member with the column's name in JSON:
+// "" is printed as -, true as yes, and numbers are aligned to the right. A map takes a line for each key. A nil value
+// leaves out the line.
 type Column[T any] struct {
 	Name string
 	Of   func(*T) any
@@ -24,8 +27,34 @@ type Column[T any] struct {
 	Cut  bool // is cut if the terminal is too narrow
 }
 
+// member returns how to read the member of a struct that has this name in JSON, with underscores for spaces. A nil
+// pointer is no value.
+func member[T any](name string) func(*T) any {
+	fields := api.FieldsOf(reflect.TypeFor[T]())
+	name = strings.ReplaceAll(name, " ", "_")
+	at := slices.IndexFunc(fields, func(f api.Field) bool { return f.Name == name })
+	if at < 0 {
+		panic(name + " is no member of " + reflect.TypeFor[T]().String())
+	}
+	return func(v *T) any {
+		of := reflect.ValueOf(fields[at].Ptr(v)).Elem()
+		switch {
+		case of.Kind() != reflect.Pointer:
+			return of.Interface()
+		case of.IsNil():
+			return nil
+		}
+		return of.Elem().Interface()
+	}
+}
+
 // Columns makes a view.
-func Columns[T any](columns ...Column[T]) View[T] {
+func Columns[T any](columns []Column[T]) View[T] {
+	for i := range columns {
+		if c := &columns[i]; c.Of == nil {
+			c.Of = member[T](c.Name)
+		}
+	}
 	return func(r *Run, all []T, list bool) {
 		if list {
 			table(r, columns, all)

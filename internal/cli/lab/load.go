@@ -150,16 +150,14 @@ type loadListed struct {
 	rate string
 }
 
-var loadScenarios = kit.Columns(
-	kit.Column[loadListed]{Name: "scenario", Of: func(l *loadListed) any { return l.Name }},
-	kit.Column[loadListed]{Name: "loop", Of: func(l *loadListed) any { return l.Loop }},
-	kit.Column[loadListed]{Name: "users", Of: func(l *loadListed) any { return l.Users }},
-	kit.Column[loadListed]{Name: "calls/s", Of: func(l *loadListed) any { return kit.Number(l.rate) }},
-	kit.Column[loadListed]{Name: "for", Of: func(l *loadListed) any {
-		return kit.Number(time.Duration(l.For).String())
-	}},
-	kit.Column[loadListed]{Name: "about", Of: func(l *loadListed) any { return l.About }, Cut: true},
-)
+var loadScenarios = kit.Columns([]kit.Column[loadListed]{
+	{Name: "scenario", Of: func(l *loadListed) any { return l.Name }},
+	{Name: "loop", Of: func(l *loadListed) any { return l.Loop }},
+	{Name: "users", Of: func(l *loadListed) any { return l.Users }},
+	{Name: "calls/s", Of: func(l *loadListed) any { return kit.Number(l.rate) }},
+	{Name: "for", Of: func(l *loadListed) any { return kit.Number(time.Duration(l.For).String()) }},
+	{Name: "about", Of: func(l *loadListed) any { return l.About }, Cut: true},
+})
 
 // scenarioName names a built-in scenario.
 type scenarioName struct {

@@ -90,7 +90,7 @@ func replayUsage(ctx context.Context, a *kit.Run, q *replayFlags) error {
 	kit.Override(&period, &q.usedFlags)
 	period.Close()
 	return a.With(stores.Existing, func(lim *weir.Limiter) error {
-		windows, err := SpentIn(ctx, lim, weiradmin.UsageQuery{Window: period.Window, From: period.From, To: period.To})
+		windows, err := SpentIn(ctx, lim, period)
 		if err != nil {
 			return err
 		}
@@ -101,18 +101,11 @@ func replayUsage(ctx context.Context, a *kit.Run, q *replayFlags) error {
 	})
 }
 
-// SpentIn reads all windows that a query selects.
-func SpentIn(ctx context.Context, lim *weir.Limiter, q weiradmin.UsageQuery) (all []weiradmin.Usage, err error) {
-	for q.Max = kit.PageSize; ; {
-		page, err := weiradmin.New(lim).Usage.Windows(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page.Windows...)
-		if q.After = page.Next; q.After == "" {
-			return all, nil
-		}
-	}
+// SpentIn reads all windows of a period, by entity and resource.
+func SpentIn(ctx context.Context, lim *weir.Limiter, p api.Period) ([]weiradmin.Usage, error) {
+	q := &api.UsageQuery{UsageSelection: api.UsageSelection{Period: p}}
+	all, _, err := kit.All(ctx, api.Local{Limiter: lim}, api.ListUsage, q, nil)
+	return all, err
 }
 
 // Between formats two bounds: 12, or 12 to 40.
@@ -210,6 +203,3 @@ func printWhom(a *kit.Run, r *whatif.Report) {
 	}
 	a.Out.Table(t)
 }
-
-// Since returns the time the given number of days ago.
-func Since(days int) time.Time { return time.Now().AddDate(0, 0, -days) }

@@ -21,13 +21,10 @@ type historyQuery struct {
 	api.Page
 }
 
-var revision = kit.Columns(
-	kit.Column[weir.Revision]{Name: "revision", Of: func(r *weir.Revision) any { return r.Revision }},
-	kit.Column[weir.Revision]{Name: "at", Of: func(r *weir.Revision) any { return r.At }},
-	kit.Column[weir.Revision]{Name: "by", Of: func(r *weir.Revision) any { return r.By }},
-	kit.Column[weir.Revision]{Name: "summary", Of: func(r *weir.Revision) any { return r.Summary }, Cut: true},
-	kit.Column[weir.Revision]{Name: "hash", Of: func(r *weir.Revision) any { return shortHash(r.Hash) }},
-)
+var revision = kit.Columns([]kit.Column[weir.Revision]{
+	{Name: "revision"}, {Name: "at"}, {Name: "by"}, {Name: "summary", Cut: true},
+	{Name: "hash", Of: func(r *weir.Revision) any { return shortHash(r.Hash) }},
+})
 
 func history(r *kit.Run) *cobra.Command {
 	return kit.Func(r, kit.Spec{

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/lab"
 	"github.com/weirlimits/weir/internal/lab/whatif"
@@ -59,9 +61,8 @@ func tried(ctx context.Context, lim *weir.Limiter, plans []*manifest.Plan, flags
 		if p.CreateNamespace {
 			continue
 		}
-		windows, err := lab.SpentIn(ctx, lim.In(p.Namespace), admin.UsageQuery{
-			Window: admin.Hourly, From: lab.Since(days),
-		})
+		last := api.Period{Window: admin.Hourly, From: time.Now().AddDate(0, 0, -days)}
+		windows, err := lab.SpentIn(ctx, lim.In(p.Namespace), last)
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-// Package serve has weir serve, one file for each part of a server, and weir envoy.
+// Package serve has weir serve, one file for each part of a server, weir aggregate and weir envoy.
 package serve
 
 import (

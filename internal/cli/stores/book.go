@@ -111,9 +111,11 @@ func streamOf(ctx context.Context, client *awsdynamodb.Client, table string, ena
 		if !enable {
 			return "", bad(errors.New("the table's stream is off"), "weir aggregate --enable-stream turns it on")
 		}
-		changed, err := client.UpdateTable(ctx, &awsdynamodb.UpdateTableInput{TableName: &table, StreamSpecification: &types.StreamSpecification{
-			StreamEnabled: aws.Bool(true), StreamViewType: types.StreamViewTypeNewAndOldImages,
-		}})
+		changed, err := client.UpdateTable(ctx, &awsdynamodb.UpdateTableInput{
+			TableName: &table, StreamSpecification: &types.StreamSpecification{
+				StreamEnabled: aws.Bool(true), StreamViewType: types.StreamViewTypeNewAndOldImages,
+			},
+		})
 		if err != nil {
 			return "", bad(err, "")
 		}

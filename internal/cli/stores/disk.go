@@ -1,8 +1,7 @@
 package stores
 
 import (
-	"net/url"
-	"slices"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -10,76 +9,54 @@ import (
 	"github.com/weirlimits/weir/store/disk"
 )
 
+// diskOptions are the options of disk:PATH?mode=…. What is not given stays as the store's default.
+type diskOptions struct {
+	Mode     disk.Mode     `json:"mode" values:"ahead,always,interval,off"`
+	Interval time.Duration `json:"interval" range:"1ms.."`
+	Usage    string        `json:"usage" values:"on,off"`
+	Hourly   days          `json:"usage_retention_hourly"`
+	Daily    days          `json:"usage_retention_daily"`
+	Monthly  days          `json:"usage_retention_monthly"`
+}
+
 // diskConfig parses PATH?mode=…&interval=…&usage=….
 func diskConfig(address, rest string) (string, *disk.Config, error) {
 	path, query, _ := strings.Cut(strings.TrimPrefix(rest, "//"), "?")
 	if path == "" {
 		return "", nil, storeUsage("store %q names no folder: write disk:./weir-data", address)
 	}
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return "", nil, storeUsage("store %q: %w", address, err)
+	var o diskOptions
+	if err := setOptions(address, query, &o); err != nil {
+		return "", nil, err
 	}
-	cfg := &disk.Config{}
-	for key, all := range values {
-		if err := diskOption(cfg, address, key, all[len(all)-1]); err != nil {
-			return "", nil, err
-		}
+	cfg := &disk.Config{Mode: o.Mode, Interval: o.Interval}
+	if o.Usage == "off" {
+		cfg.UsageInterval = -1
 	}
+	r := &cfg.Retention
+	r.Hourly, r.Daily, r.Monthly = time.Duration(o.Hourly), time.Duration(o.Daily), time.Duration(o.Monthly)
 	return path, cfg, nil
 }
 
-func diskOption(cfg *disk.Config, address, key, value string) error {
-	switch key {
-	case "mode":
-		cfg.Mode = disk.Mode(value)
-		if !slices.Contains(disk.Modes, cfg.Mode) {
-			return storeUsage("store %q: mode %q must be ahead, always, interval or off", address, value)
-		}
-	case "interval":
-		d, err := time.ParseDuration(value)
-		if err != nil || d <= 0 {
-			return storeUsage("store %q: interval %q is not a duration such as 1s", address, value)
-		}
-		cfg.Interval = d
-	case "usage":
-		switch value {
-		case "on":
-		case "off":
-			cfg.UsageInterval = -1
-		default:
-			return storeUsage("store %q: usage %q must be on or off", address, value)
-		}
-	case "usage_retention_hourly":
-		return retention(&cfg.Retention.Hourly, address, key, value)
-	case "usage_retention_daily":
-		return retention(&cfg.Retention.Daily, address, key, value)
-	case "usage_retention_monthly":
-		return retention(&cfg.Retention.Monthly, address, key, value)
-	default:
-		return storeUsage(
-			"store %q: unknown option %q: the options are mode, interval, usage and usage_retention_hourly, _daily "+
-				"and _monthly",
-			address, key,
-		)
-	}
-	return nil
-}
+// days is a number of days as a duration, such as 90d; negative is forever.
+type days time.Duration
 
-// maxRetention is about the longest time that fits in a time.Duration.
-const maxRetention = 100_000 // days
+// maxDays is about the longest time that fits in a time.Duration.
+const maxDays = 100_000
 
-// retention parses a number of days, such as 90d, or forever.
-func retention(to *time.Duration, address, key, value string) error {
-	if value == "forever" {
-		*to = -1
+var errDays = errors.New("must be a number of days, such as 90d, or forever")
+
+// UnmarshalText parses 90d or forever.
+func (d *days) UnmarshalText(text []byte) error {
+	if string(text) == "forever" {
+		*d = -1
 		return nil
 	}
-	digits, days := strings.CutSuffix(value, "d")
+	digits, ok := strings.CutSuffix(string(text), "d")
 	n, err := strconv.Atoi(digits)
-	if !days || err != nil || n < 1 || n > maxRetention {
-		return storeUsage("store %q: %s %q must be a number of days, such as 90d, or forever", address, key, value)
+	if !ok || err != nil || n < 1 || n > maxDays {
+		return errDays
 	}
-	*to = time.Duration(n) * 24 * time.Hour
+	*d = days(time.Duration(n) * 24 * time.Hour)
 	return nil
 }

@@ -1,10 +1,10 @@
 package stores
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,7 +24,17 @@ type DynamoDB struct {
 	store dynamodb.Config
 }
 
-const dynamoOptions = "region, endpoint, profile, rejection-ttl, prefetch, prefetch-for, max-shards and retention"
+// dynamoOptions are the options of dynamodb://TABLE?region=…. What is not given stays as the store's default.
+type dynamoOptions struct {
+	Region       string         `json:"region"`
+	Endpoint     string         `json:"endpoint"`
+	Profile      string         `json:"profile"`
+	RejectionTTL *time.Duration `json:"rejection-ttl" range:"0s..1m"`
+	Prefetch     float64        `json:"prefetch" range:"0..1"`
+	PrefetchFor  time.Duration  `json:"prefetch-for" range:"1ms..1s"`
+	MaxShards    int            `json:"max-shards" values:"1,2,4,8,16,32,64"`
+	Retention    time.Duration  `json:"retention" range:"1s..8784h"`
+}
 
 // parseDynamo parses the address of a table.
 func parseDynamo(address, rest string) (d DynamoDB, err error) {
@@ -32,59 +42,25 @@ func parseDynamo(address, rest string) (d DynamoDB, err error) {
 	if d.table = strings.TrimSuffix(table, "/"); d.table == "" {
 		return d, storeUsage("store %q names no table: write dynamodb://weir?region=eu-central-1", address)
 	}
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return d, storeUsage("store %q: %w", address, err)
+	var o dynamoOptions
+	if err := setOptions(address, query, &o); err != nil {
+		return d, err
 	}
-	for key, all := range values {
-		value := all[len(all)-1]
-		var ok bool
-		switch key {
-		case "region":
-			d.Region, ok = value, value != ""
-		case "profile":
-			d.Profile, ok = value, value != ""
-		case "endpoint":
-			u, perr := url.Parse(value)
-			d.Endpoint, ok = value, perr == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
-		case "rejection-ttl":
-			ok = parseTime(value, &d.store.RejectionTTL, 0, time.Minute)
-			if ok && d.store.RejectionTTL == 0 {
-				d.store.RejectionTTL = -1 // off
-			}
-		case "prefetch":
-			d.store.Prefetch.Share, err = strconv.ParseFloat(value, 64)
-			ok = err == nil && d.store.Prefetch.Share > 0 && d.store.Prefetch.Share <= 1
-		case "prefetch-for":
-			ok = parseTime(value, &d.store.Prefetch.For, time.Millisecond, time.Second)
-		case "max-shards":
-			d.store.MaxShards, err = strconv.Atoi(value)
-			n := d.store.MaxShards
-			ok = err == nil && n >= 1 && n <= 64 && n&(n-1) == 0
-		case "retention":
-			ok = parseTime(value, &d.store.Retention, time.Second, 366*24*time.Hour)
-		default:
-			return d, storeUsage("store %q: unknown option %q: the options are %s", address, key, dynamoOptions)
-		}
-		if !ok {
-			return d, storeUsage("store %q: %s=%q is not %s", address, key, value, dynamoWants[key])
-		}
+	u, err := url.Parse(o.Endpoint)
+	if o.Endpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+		return d, storeUsage(
+			"store %q: endpoint %q is not an address such as http://127.0.0.1:8000", address, o.Endpoint,
+		)
+	}
+	d.Region, d.Endpoint, d.Profile = o.Region, o.Endpoint, o.Profile
+	d.store = dynamodb.Config{
+		Prefetch:  dynamodb.Prefetch{Share: o.Prefetch, For: o.PrefetchFor},
+		MaxShards: o.MaxShards, Retention: o.Retention,
+	}
+	if o.RejectionTTL != nil {
+		d.store.RejectionTTL = cmp.Or(*o.RejectionTTL, -1) // 0 turns it off
 	}
 	return d, nil
-}
-
-// dynamoWants describes the valid values of each option.
-var dynamoWants = map[string]string{
-	"region": "a region", "profile": "a profile", "endpoint": "an address such as http://127.0.0.1:8000",
-	"rejection-ttl": "a duration such as 250ms, at most 1m", "prefetch": "a share above 0, up to 1",
-	"prefetch-for": "a duration such as 100ms, at most 1s",
-	"max-shards":   "a power of two from 1 to 64", "retention": "a duration such as 48h",
-}
-
-func parseTime(value string, to *time.Duration, least, most time.Duration) bool {
-	d, err := time.ParseDuration(value)
-	*to = d
-	return err == nil && d >= least && d <= most
 }
 
 // AWS returns the SDK's configuration: the region, credentials and profile of the environment, unless the address

@@ -2,9 +2,15 @@
 package stores
 
 import (
+	"errors"
 	"fmt"
+	"net/url"
+	"reflect"
+	"slices"
 	"strings"
 
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/disk"
 	"github.com/weirlimits/weir/store/memory"
@@ -58,3 +64,30 @@ type AddressError struct{ error }
 func (e AddressError) Unwrap() error { return e.error }
 
 func storeUsage(format string, args ...any) error { return AddressError{fmt.Errorf(format, args...)} }
+
+// setOptions sets the options in the query of an address, which are the members of the struct to. Of an option that is
+// given several times, the last counts.
+func setOptions(address, query string, to any) error {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return storeUsage("store %q: %w", address, err)
+	}
+	fields := api.FieldsOf(reflect.TypeOf(to).Elem())
+	for key, texts := range values {
+		i := slices.IndexFunc(fields, func(f api.Field) bool { return f.Name == key })
+		if i < 0 {
+			names := make([]string, len(fields))
+			for i := range fields {
+				names[i] = fields[i].Name
+			}
+			return storeUsage(
+				"store %q: unknown option %q: the options are %s", address, key, strings.Join(names, ", "),
+			)
+		}
+		var bad *weir.ConfigError
+		if err := fields[i].Set(to, texts[len(texts)-1]); errors.As(err, &bad) {
+			return storeUsage("store %q: %s %s", address, bad.Field, bad.Reason)
+		}
+	}
+	return nil
+}
