@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/varint"
 )
 
 // A lease ID contains everything about a lease, so that any instance with the same key can settle it:
@@ -131,7 +130,7 @@ func appendLease(b []byte, l *Lease) []byte {
 	b = binary.AppendVarint(b, h.Expires.UnixMilli())
 	b = binary.AppendUvarint(b, uint64(h.Seq))
 	for _, s := range []string{h.ID, l.Namespace, h.Namespace, h.Entity, h.Resource} {
-		b = varint.AppendText(b, s)
+		b = appendText(b, s)
 	}
 	b = binary.AppendUvarint(b, uint64(len(h.Charges)))
 	for i := range h.Charges {
@@ -151,9 +150,9 @@ func appendLease(b []byte, l *Lease) []byte {
 		}
 		b = append(b, flags)
 		if flags&flagParent != 0 {
-			b = varint.AppendText(b, c.Entity)
+			b = appendText(b, c.Entity)
 		}
-		b = varint.AppendText(b, c.Limit.Name)
+		b = appendText(b, c.Limit.Name)
 		b = binary.AppendVarint(b, c.Limit.Amount)
 		b = binary.AppendVarint(b, int64(c.Limit.Period))
 		b = binary.AppendVarint(b, c.Limit.Burst)
@@ -163,28 +162,88 @@ func appendLease(b []byte, l *Lease) []byte {
 }
 
 func parse(payload []byte) (*Lease, bool) {
-	r := varint.Reader{Rest: payload}
-	if r.Byte() != version {
+	r := reader{rest: payload}
+	if r.byte() != version {
 		return nil, false
 	}
 	l := &Lease{}
 	h := &l.Held
-	h.Expires = time.UnixMilli(r.Varint()).UTC()
-	h.Seq = int(r.Uvarint())
+	h.Expires = time.UnixMilli(r.varint()).UTC()
+	h.Seq = int(r.uvarint())
 	for _, s := range []*string{&h.ID, &l.Namespace, &h.Namespace, &h.Entity, &h.Resource} {
-		*s = r.Text()
+		*s = r.text()
 	}
-	for range r.Count() {
+	for range r.count() {
 		c := weir.TokenCharge{Entity: h.Entity}
-		flags := r.Byte()
+		flags := r.byte()
 		c.Override, c.LeftOut = flags&flagOverride != 0, flags&flagLeftOut != 0
 		h.Local = h.Local || flags&flagLocal != 0
 		if flags&flagParent != 0 {
-			c.Entity = r.Text()
+			c.Entity = r.text()
 		}
-		c.Limit = weir.Limit{Name: r.Text(), Amount: r.Varint(), Period: time.Duration(r.Varint()), Burst: r.Varint()}
-		c.Tokens = r.Varint()
+		c.Limit = weir.Limit{Name: r.text(), Amount: r.varint(), Period: time.Duration(r.varint()), Burst: r.varint()}
+		c.Tokens = r.varint()
 		h.Charges = append(h.Charges, c)
 	}
-	return l, r.Done() && h.Seq >= 0
+	return l, !r.failed && len(r.rest) == 0 && h.Seq >= 0
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// reader reads rest from its beginning. After an error, failed is set, nothing is left, and every read returns zero.
+type reader struct {
+	rest   []byte
+	failed bool
+}
+
+// take returns the next n bytes, or nil if there are fewer.
+func (r *reader) take(n uint64) []byte {
+	if r.failed = r.failed || n > uint64(len(r.rest)); r.failed {
+		r.rest = nil
+		return nil
+	}
+	b := r.rest[:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+func (r *reader) byte() byte {
+	if b := r.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (r *reader) text() string { return string(r.take(r.uvarint())) }
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	r.skip(n)
+	return v
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.rest)
+	r.skip(n)
+	return v
+}
+
+// skip skips the bytes of a number; n < 1 means that there is none.
+func (r *reader) skip(n int) {
+	if r.failed = r.failed || n < 1; r.failed {
+		r.rest = nil
+		return
+	}
+	r.rest = r.rest[n:]
+}
+
+// count reads the number of elements that follow, each of at least one byte.
+func (r *reader) count() uint64 {
+	n := r.uvarint()
+	if r.failed = r.failed || n > uint64(len(r.rest)); r.failed {
+		return 0
+	}
+	return n
 }

@@ -20,9 +20,9 @@ func (g *grown[K, V]) all() map[K]V {
 	return nil
 }
 
-// of returns the value of a key. It makes that of a new key, with the number of known ones, unless there are most; then
+// of returns the value of a key. It creates that of a new key, with the number of known ones, unless there are most; then
 // it returns the zero value.
-func (g *grown[K, V]) of(k K, most int, make func(known int) V) (v V) {
+func (g *grown[K, V]) of(k K, most int, create func(known int) V) (v V) {
 	if v, ok := g.all()[k]; ok {
 		return v
 	}
@@ -32,7 +32,7 @@ func (g *grown[K, V]) of(k K, most int, make func(known int) V) (v V) {
 	if v, ok := old[k]; ok || len(old) >= most {
 		return v
 	}
-	v = make(len(old))
+	v = create(len(old))
 	next := maps.Clone(old)
 	if next == nil {
 		next = map[K]V{}

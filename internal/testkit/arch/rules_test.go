@@ -46,7 +46,7 @@ var links = []rule{
 	{room: "internal/aws/stack", never: []string{"github.com/aws/..."}, catches: "github.com/aws/aws-sdk-go-v2/aws", why: "a template is text: what prints it calls nothing"},
 	{room: "internal/aws/lambdafn", never: []string{"github.com/aws/aws-sdk-go-v2/..."}, catches: "github.com/aws/aws-sdk-go-v2/aws", why: "a function's package has room for ten megabytes"},
 	{room: "internal/serve/web", never: []string{".", "store"}, catches: ".", why: "the dashboard is files, which call the HTTP API"},
-	{room: "store/storetest/reckon", never: []string{"internal/clock", "internal/varint"}, catches: "internal/clock", why: "what drivers are held to shares no arithmetic with them"},
+	{room: "store/storetest/reckon", never: []string{"internal/clock", "store/internal/varint"}, catches: "internal/clock", why: "what drivers are held to shares no arithmetic with them"},
 }
 
 // What only some packages may import.
