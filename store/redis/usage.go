@@ -3,6 +3,14 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/internal/ledger"
@@ -80,4 +88,146 @@ func (s *Store) ForgetUsage(ctx context.Context, namespace string) error {
 		}
 	}
 	return nil
+}
+
+// Usage implements [store.Usage]. It returns what was booked.
+func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePage, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.UsagePage{}, err
+	}
+	return ledger.Page(&q, func(after string, f func(string, store.UsageRecord) bool) error {
+		if after == "" && !q.Known {
+			if err := s.kept(ctx); err != nil {
+				return err
+			}
+		}
+		if q.Of == store.OfStore {
+			return s.scanAll(ctx, &q, after, f)
+		}
+		return s.scan(ctx, q.Namespace, &q, after, f)
+	})
+}
+
+// kept returns an error if nobody has ever booked usage, or not for weeks.
+func (s *Store) kept(ctx context.Context) error {
+	key := s.keys.passed()
+	n, err := s.run(ctx, keptScript, []string{key}, nil).AsInt64()
+	switch {
+	case err != nil:
+		return s.trouble("usage", key, err)
+	case n == 0:
+		return fmt.Errorf("%w: in Redis, weir aggregate books it", store.ErrNoUsage)
+	}
+	return nil
+}
+
+// scanAll calls f with the sums over the store. Each namespace holds its part of them.
+func (s *Store) scanAll(
+	ctx context.Context, q *store.UsageQuery, after string, f func(string, store.UsageRecord) bool,
+) error {
+	_, spaces, err := s.spaces(ctx, nil)
+	if err != nil {
+		return err
+	}
+	sums := make(map[int64]store.UsageRecord) // by start
+	for _, ns := range spaces {
+		left := store.PageSize(q.Max) + 1
+		err := s.scan(ctx, ns.id, q, after, func(_ string, r store.UsageRecord) bool {
+			r.Counts = store.MergeFigures(sums[r.Start.Unix()].Counts, r.Counts)
+			sums[r.Start.Unix()] = r
+			left--
+			return left > 0
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, start := range slices.Sorted(maps.Keys(sums)) {
+		if !f(position(start, member("", "")), sums[start]) {
+			break
+		}
+	}
+	return nil
+}
+
+// position is where a list continues: after a start, and a name within it.
+func position(start int64, name string) string { return strconv.FormatInt(start, 10) + ":" + name }
+
+// scan calls f with the windows of one namespace that follow a position.
+func (s *Store) scan(
+	ctx context.Context, namespace string, q *store.UsageQuery, after string, f func(string, store.UsageRecord) bool,
+) error {
+	key := s.keys.starts(namespace, q.Window)
+	start, name, ok := strings.Cut(after, ":")
+	if name = "(" + name; !ok {
+		start, name = strconv.FormatInt(ceil(q.From), 10), ""
+	}
+	lo, hi := "-", "+"
+	if q.ID != "" {
+		lo, hi = "["+q.ID+"\x00", "("+q.ID+"\x01"
+	}
+	for start != "" {
+		if err := s.ready(ctx); err != nil {
+			return err
+		}
+		got, err := s.run(ctx, listUsageScript, []string{key}, []string{
+			s.keys.base(namespace), kindOf(q.Window, q.Of), start, strconv.FormatInt(ceil(q.To)-1, 10), name, lo, hi,
+			strconv.Itoa(store.PageSize(q.Max) + 1), q.Sub,
+		}).ToArray()
+		if err == nil && len(got)%3 != 2 {
+			err = errFormat
+		}
+		if err == nil {
+			start, err = got[0].ToString()
+		}
+		if err == nil {
+			name, err = got[1].ToString()
+		}
+		for i := 2; err == nil && i < len(got); i += 3 {
+			var r store.UsageRecord
+			var at string
+			if at, r, err = windowOf(got[i:]); err != nil {
+				break
+			}
+			if r.Window = q.Window; !f(at, r) {
+				return nil
+			}
+		}
+		if err != nil {
+			return s.trouble("usage", key, err)
+		}
+	}
+	return nil
+}
+
+// windowOf returns a window from the reply of a script, and its position.
+func windowOf(reply []rueidis.RedisMessage) (at string, r store.UsageRecord, err error) {
+	start, err := reply[0].AsInt64()
+	if err != nil {
+		return "", r, err
+	}
+	name, err := reply[1].ToString()
+	if err != nil {
+		return "", r, err
+	}
+	fields, err := reply[2].AsStrSlice()
+	if err != nil {
+		return "", r, err
+	}
+	r.Start = time.Unix(start, 0).UTC()
+	r.ID, r.Sub, _ = strings.Cut(name, "\x00")
+	for i := 0; i+1 < len(fields); i += 2 {
+		if n, err := strconv.ParseInt(fields[i+1], 10, 64); err == nil && fields[i] != "" {
+			r.Counts = ledger.AddLetter(r.Counts, fields[i][0], fields[i][1:], n)
+		}
+	}
+	return position(start, name), r, nil
+}
+
+// ceil returns a time in seconds, rounded up.
+func ceil(t time.Time) int64 {
+	if t.Nanosecond() > 0 {
+		return t.Unix() + 1
+	}
+	return t.Unix()
 }

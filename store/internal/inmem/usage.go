@@ -17,8 +17,8 @@ const (
 	sortAtOnce = 100_000
 	// pruneAtOnce is how many windows or accounts one transaction removes.
 	pruneAtOnce = 10_000
-	// slack is how far a bucket's time may lie before the moment of its change. A bucket that exceeds it is read when it
-	// changes again or goes.
+	// slack is how far a bucket's time may lie before the moment of its change. A bucket that exceeds it is read when
+	// it changes again or goes.
 	slack = int64(2 * time.Second)
 )
 

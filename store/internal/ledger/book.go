@@ -15,8 +15,8 @@ type Backend[T any] interface {
 	Room() (accounts, items int)
 	// Read reads the accounts of entries. It sets Err of those whose account cannot be read.
 	Read(ctx context.Context, entries []*Entry[T]) error
-	// See adds readings to the account that was read. It returns the resulting changes, and whether the account is to be
-	// stored.
+	// See adds readings to the account that was read. It returns the resulting changes, and whether the account is to
+	// be stored.
 	See(e *Entry[T], readings []Reading) (deltas []Delta, store bool)
 	// Parents returns the parents of entities; "" if there is none.
 	Parents(ctx context.Context, entities []store.Key) ([]string, error)

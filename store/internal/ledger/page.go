@@ -5,9 +5,9 @@ import (
 	"github.com/weirlimits/weir/store/internal/cursor"
 )
 
-// Page returns a page of the windows that scan finds. scan calls f with the windows of the query that follow a position,
-// or all if it is "", by start, ID and Sub, each with its own position, until f returns false. It may ignore the Sub of
-// the query.
+// Page returns a page of the windows that scan finds. scan calls f with the windows of the query that follow a
+// position, or all if it is "", by start, ID and Sub, each with its own position, until f returns false. It may ignore
+// the Sub of the query.
 func Page(
 	q *store.UsageQuery, scan func(after string, f func(at string, r store.UsageRecord) bool) error,
 ) (page store.UsagePage, err error) {
