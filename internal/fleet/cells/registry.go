@@ -81,21 +81,34 @@ func (r Registry) Remove(ctx context.Context, name string, force bool) error {
 	return nil
 }
 
+// change changes the record of a cell.
 func (r Registry) change(ctx context.Context, name string, f func(store.Record, *cellRecord) store.Write) error {
-	for try := 1; ; try++ {
-		got, err := r.Catalog.Get(ctx, cellKey(name))
-		if err != nil {
-			return err
-		}
-		rec := got.Records[0]
+	return update(ctx, r.Catalog, cellKey(name), func(rec store.Record, c *cellRecord) (store.Write, error) {
 		if rec.Version == 0 {
-			return fmt.Errorf("cell %q %w", name, ErrNotFound)
+			return store.Write{}, fmt.Errorf("cell %q %w", name, ErrNotFound)
 		}
-		c, err := decode[cellRecord](rec)
+		return f(rec, c), nil
+	})
+}
+
+// update writes what f makes of a record, if it is still as read.
+func update[T any](
+	ctx context.Context, c store.Catalog, k store.Key, f func(store.Record, *T) (store.Write, error),
+) error {
+	for try := 1; ; try++ {
+		got, err := c.Get(ctx, k)
 		if err != nil {
 			return err
 		}
-		if err = r.Catalog.Commit(ctx, f(rec, c)); !errors.Is(err, store.ErrConflict) || try == tries {
+		v, err := decode[T](got.Records[0])
+		if err != nil {
+			return err
+		}
+		w, err := f(got.Records[0], v)
+		if err != nil {
+			return err
+		}
+		if err = c.Commit(ctx, w); !errors.Is(err, store.ErrConflict) || try == tries {
 			return err
 		}
 	}
@@ -116,25 +129,10 @@ func (r Registry) Settings(ctx context.Context) (Settings, error) {
 
 // Set changes the settings. Errors: those of [Settings.Check], store errors.
 func (r Registry) Set(ctx context.Context, f func(*Settings)) error {
-	for try := 1; ; try++ {
-		got, err := r.Catalog.Get(ctx, settingsKey)
-		if err != nil {
-			return err
-		}
-		s, err := decode[Settings](got.Records[0])
-		if err != nil {
-			return err
-		}
+	return update(ctx, r.Catalog, settingsKey, func(rec store.Record, s *Settings) (store.Write, error) {
 		f(s)
-		if err := s.WithDefaults().Check(); err != nil {
-			return err
-		}
-		if err = r.Catalog.Commit(
-			ctx, write(settingsKey, got.Records[0].Version, s),
-		); !errors.Is(err, store.ErrConflict) || try == tries {
-			return err
-		}
-	}
+		return write(settingsKey, rec.Version, s), s.WithDefaults().Check()
+	})
 }
 
 // View is the state of a registry according to its records.
