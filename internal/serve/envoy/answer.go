@@ -1,10 +1,7 @@
 package envoy
 
 import (
-	"maps"
 	"math"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -15,6 +12,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/answer"
+	"github.com/weirlimits/weir/internal/serve/growing"
 )
 
 // usual is the number of descriptors that fit without further allocations.
@@ -251,32 +249,15 @@ var units = []struct {
 	{time.Second, rlsv3.RateLimitResponse_RateLimit_SECOND},
 }
 
-// cache holds values derived from their keys. Reads take no locks.
-type cache[K comparable, V any] struct {
-	known atomic.Pointer[map[K]V]
-	mu    sync.Mutex
-}
+// cache holds values derived from their keys.
+type cache[K comparable, V any] struct{ known growing.Map[K, V] }
 
 // maxCached is the maximum number of cached values. Others are created each time.
 const maxCached = 1024
 
 func (c *cache[K, V]) get(k K, build func() V) V {
-	if m := c.known.Load(); m != nil {
-		if v, ok := (*m)[k]; ok {
-			return v
-		}
+	if v, ok := c.known.Of(k, maxCached, func(int) V { return build() }); ok {
+		return v
 	}
-	v := build()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	m := make(map[K]V)
-	if old := c.known.Load(); old != nil {
-		if len(*old) >= maxCached {
-			return v
-		}
-		maps.Copy(m, *old)
-	}
-	m[k] = v
-	c.known.Store(&m)
-	return v
+	return build()
 }

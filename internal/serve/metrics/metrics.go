@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/parts"
+	"github.com/weirlimits/weir/internal/serve/growing"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -62,7 +63,7 @@ type names struct{ resources, limits labels }
 
 // namespaces holds the counts of each namespace.
 type namespaces struct {
-	spaces grown[string, *space]
+	spaces growing.Map[string, *space]
 	rest   *space // namespaces beyond maxSpaces, and requests without one
 }
 
@@ -159,14 +160,14 @@ func (m *Metrics) Close() {
 // space returns the counts of a namespace. An unknown name gets its own only if the namespace is known to exist;
 // otherwise made-up names could fill all places.
 func (n *namespaces) space(name string, exists bool) *space {
-	s := n.spaces.all()[name]
-	if s == nil && exists && len(n.spaces.all()) < maxSpaces {
-		s = n.spaces.of(name, maxSpaces, func(known int) *space { return newSpace(known + 1) })
+	most := maxSpaces
+	if !exists {
+		most = 0
 	}
-	if s == nil {
-		return n.rest
+	if s, ok := n.spaces.Of(name, most, func(known int) *space { return newSpace(known + 1) }); ok {
+		return s
 	}
-	return s
+	return n.rest
 }
 
 // run computes the figures of each second.
@@ -188,7 +189,7 @@ func (m *Metrics) run() {
 // second ends a second for all namespaces.
 func (m *Metrics) second(now time.Time) {
 	var all sums
-	for _, s := range m.spaces.all() {
+	for _, s := range m.spaces.All() {
 		one := s.sums()
 		s.window.advance(now, &one)
 		all.add(&one)

@@ -92,8 +92,8 @@ func (m *Metrics) Overview(namespace string) Overview {
 	var members []*space
 	w := &m.window
 	if namespace == All {
-		members = append(slices.Collect(maps.Values(m.spaces.all())), m.rest)
-	} else if s := m.spaces.all()[namespace]; s != nil {
+		members = append(slices.Collect(maps.Values(m.spaces.All())), m.rest)
+	} else if s := m.spaces.All()[namespace]; s != nil {
 		members, w = []*space{s}, &s.window
 	} else {
 		w = &window{}

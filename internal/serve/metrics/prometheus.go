@@ -62,7 +62,7 @@ func (m *Metrics) byNamespace() (byLabel map[string]*tally, took *histogram) {
 		}
 		byLabel[name].add(&t)
 	}
-	for name, sp := range m.spaces.all() {
+	for name, sp := range m.spaces.All() {
 		collect(sp, name)
 	}
 	collect(m.rest, other)

@@ -5,10 +5,12 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/weirlimits/weir/internal/serve/growing"
 )
 
 // timings holds distributions of durations by key. There are few keys.
-type timings[K comparable] struct{ by grown[K, *timing] }
+type timings[K comparable] struct{ by growing.Map[K, *timing] }
 
 // timing is one distribution, in stripes to reduce contention.
 type timing struct {
@@ -20,12 +22,13 @@ type timing struct {
 }
 
 func (t *timings[K]) observe(k K, d time.Duration) {
-	t.by.of(k, math.MaxInt, func(int) *timing { return new(timing) }).observe(d)
+	at, _ := t.by.Of(k, math.MaxInt, func(int) *timing { return new(timing) })
+	at.observe(d)
 }
 
 // all calls f with each distribution.
 func (t *timings[K]) all(f func(K, *histogram)) {
-	for k, at := range t.by.all() {
+	for k, at := range t.by.All() {
 		h := at.sum()
 		f(k, &h)
 	}
