@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -20,26 +21,26 @@ func TestLevels(t *testing.T) {
 	def, own := weir.PerMinute("rpm", 30), weir.PerMinute("tpm", 40)
 	tests := []struct {
 		name   string
-		set    map[weir.Scope]weir.Limit
+		set    map[admin.Scope]weir.Limit
 		source weir.Source
 		limit  string
 		burst  int64
 	}{
-		{"system", map[weir.Scope]weir.Limit{{}: sys}, weir.SourceSystem, "rpm", 10},
-		{"resource over system", map[weir.Scope]weir.Limit{{}: sys, {Resource: "api"}: res}, weir.SourceResource, "rpm", 20},
+		{"system", map[admin.Scope]weir.Limit{{}: sys}, weir.SourceSystem, "rpm", 10},
+		{"resource over system", map[admin.Scope]weir.Limit{{}: sys, {Resource: "api"}: res}, weir.SourceResource, "rpm", 20},
 		{
 			"entity default over resource",
-			map[weir.Scope]weir.Limit{{}: sys, {Resource: "api"}: res, {Entity: "alice"}: def},
+			map[admin.Scope]weir.Limit{{}: sys, {Resource: "api"}: res, {Entity: "alice"}: def},
 			weir.SourceEntityDefault, "rpm", 30,
 		},
 		{
 			"entity on resource over all, not merged",
-			map[weir.Scope]weir.Limit{{}: sys, {Resource: "api"}: res, {Entity: "alice"}: def, {Entity: "alice", Resource: "api"}: own},
+			map[admin.Scope]weir.Limit{{}: sys, {Resource: "api"}: res, {Entity: "alice"}: def, {Entity: "alice", Resource: "api"}: own},
 			weir.SourceEntity, "tpm", 40,
 		},
 		{
 			"another's own limits do not apply",
-			map[weir.Scope]weir.Limit{{}: sys, {Entity: "bob"}: def, {Entity: "alice", Resource: "db"}: own, {Resource: "db"}: res},
+			map[admin.Scope]weir.Limit{{}: sys, {Entity: "bob"}: def, {Entity: "alice", Resource: "db"}: own, {Resource: "db"}: res},
 			weir.SourceSystem, "rpm", 10,
 		},
 	}

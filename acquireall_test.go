@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -178,7 +179,7 @@ func TestAcquireAllDuringAChange(t *testing.T) {
 			got, err := f.Store.Get(ctx, keys...)
 			if reads++; reads == 2 { // a and its parent have been resolved
 				f.does(func(f *fakeStore) { f.get = nil })
-				must(t, b.SetLimits(b.ctx, weir.Scope{Entity: "parent"}, weir.PerHour("rpm", 5)))
+				must(t, b.admin.Limits.Set(b.ctx, admin.Scope{Entity: "parent"}, weir.PerHour("rpm", 5)))
 			}
 			return got, err
 		}

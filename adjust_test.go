@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -120,7 +121,7 @@ func TestAdjustWithoutLease(t *testing.T) {
 	wantConfigError(t, b.Adjust(b.ctx, counted("alice", -weir.MaxTokens-1)), "tokens.rpm")
 	b.set("tokens", "", weir.PerMinute("tpm", 10))
 	wantConfigError(t, b.Adjust(b.ctx, counted("tokens", 1)), "requests")
-	must(t, b.DeleteLimits(b.ctx, weir.Scope{}))
+	must(t, b.admin.Limits.Delete(b.ctx, admin.Scope{}))
 	wantErr(t, b.Adjust(b.ctx, counted("nobody", 1)), weir.ErrNoLimits)
 	b.set("", "", weir.PerMinute("rpm", 10))
 	b.fake.does(func(f *fakeStore) {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -12,7 +13,7 @@ import (
 //nolint:paralleltest // allocations are counted over the whole process
 func TestAllocations(t *testing.T) {
 	lim := limiterOn(t, memory.New(nil))
-	b := &bundle{Limiter: lim, t: t, ctx: t.Context()}
+	b := &bundle{Limiter: lim, admin: admin.New(lim), t: t, ctx: t.Context()}
 	b.chain("child", "parent")
 	b.set("", "", weir.PerSecond("rps", 1_000_000), weir.PerSecond("tps", 1_000_000))
 	b.set("", "plain", weir.PerSecond("rps", 1_000_000))
@@ -48,7 +49,7 @@ func TestAllocations(t *testing.T) {
 
 func BenchmarkAllow(b *testing.B) {
 	lim := limiterOn(b, memory.New(nil))
-	must(b, lim.SetLimits(b.Context(), weir.Scope{}, weir.PerSecond("rps", 1_000_000)))
+	must(b, admin.New(lim).Limits.Set(b.Context(), admin.Scope{}, weir.PerSecond("rps", 1_000_000)))
 	ctx := b.Context()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
@@ -63,9 +64,9 @@ func BenchmarkAllow(b *testing.B) {
 func BenchmarkAcquireCommit(b *testing.B) {
 	lim := limiterOn(b, memory.New(nil))
 	ctx := b.Context()
-	must(b, lim.CreateEntity(ctx, weir.Entity{ID: "parent"}))
-	must(b, lim.CreateEntity(ctx, weir.Entity{ID: "child", Parent: "parent", Cascade: true}))
-	must(b, lim.SetLimits(ctx, weir.Scope{}, weir.PerSecond("rps", 1_000_000), weir.PerSecond("tps", 1_000_000)))
+	must(b, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "parent"}))
+	must(b, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "child", Parent: "parent", Cascade: true}))
+	must(b, admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerSecond("rps", 1_000_000), weir.PerSecond("tps", 1_000_000)))
 	req := weir.Request{Entity: "child", Resource: "api", Tokens: weir.Tokens{"rps": 1, "tps": 1}}
 	b.ReportAllocs()
 	for b.Loop() {

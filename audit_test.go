@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/leaseid"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -20,7 +21,7 @@ import (
 // told is the part of an event that tests compare, with the times removed from before and after.
 type told struct{ principal, action, subject, before, after string }
 
-func tell(tb testing.TB, e *weir.AuditEvent) told {
+func tell(tb testing.TB, e *admin.AuditEvent) told {
 	tb.Helper()
 	plain := func(raw json.RawMessage) string {
 		if raw == nil {
@@ -47,12 +48,12 @@ func tell(tb testing.TB, e *weir.AuditEvent) told {
 func events(tb testing.TB, lim *weir.Limiter, subject string) []told {
 	tb.Helper()
 	var out []told
-	q := weir.AuditQuery{Subject: subject, Max: 3}
+	q := admin.AuditQuery{Subject: subject, Max: 3}
 	for {
-		page, err := lim.Audit(tb.Context(), q)
+		page, err := admin.New(lim).Audit.List(tb.Context(), q)
 		must(tb, err)
-		for i := range page.Events {
-			e := &page.Events[i]
+		for i := range page.Items {
+			e := &page.Items[i]
 			out = append(out, tell(tb, e))
 			if len(e.ID) != 26 || e.At.IsZero() {
 				tb.Errorf("event %+v has no id or time", e)
@@ -69,32 +70,32 @@ func events(tb testing.TB, lim *weir.Limiter, subject string) []told {
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	lim := memoryLimiter(t)
-	ctx := weir.WithPrincipal(t.Context(), "alice")
+	ctx := admin.WithPrincipal(t.Context(), "alice")
 
-	must(t, lim.CreateEntity(ctx, weir.Entity{ID: "org", Name: "The <Org>"}))
-	must(t, lim.CreateEntity(ctx, weir.Entity{ID: "key", Metadata: map[string]string{"team": "a"}}))
-	_, err := lim.UpdateEntity(weir.WithPrincipal(ctx, "bob"), "key", weir.EntityUpdate{Parent: new("org"), Cascade: new(true)})
+	must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "org", Name: "The <Org>"}))
+	must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "key", Metadata: map[string]string{"team": "a"}}))
+	_, err := admin.New(lim).Entities.Update(admin.WithPrincipal(ctx, "bob"), "key", admin.EntityUpdate{Parent: new("org"), Cascade: new(true)})
 	must(t, err)
-	must(t, lim.SetLimits(ctx, weir.Scope{Entity: "key", Resource: "gpt-4"}, weir.PerMinute("rpm", 10)))
-	must(t, lim.SetLimits(ctx, weir.Scope{Entity: "key", Resource: "gpt-4"}, weir.PerMinute("rpm", 20).WithBurst(5)))
-	must(t, lim.SetLimits(ctx, weir.Scope{Entity: "key"}, weir.PerDay("rpd", 7)))
-	must(t, lim.SetLimits(t.Context(), weir.Scope{Resource: "gpt-4"}, weir.PerHour("rph", 1)))
-	must(t, lim.DeleteLimits(ctx, weir.Scope{Resource: "gpt-4"}))
-	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableAllow))
-	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerSecond("rps", 3)))
-	must(t, lim.DeleteLimits(ctx, weir.Scope{}))
-	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableDefault))
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: "key", Resource: "gpt-4"}, weir.PerMinute("rpm", 10)))
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: "key", Resource: "gpt-4"}, weir.PerMinute("rpm", 20).WithBurst(5)))
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: "key"}, weir.PerDay("rpd", 7)))
+	must(t, admin.New(lim).Limits.Set(t.Context(), admin.Scope{Resource: "gpt-4"}, weir.PerHour("rph", 1)))
+	must(t, admin.New(lim).Limits.Delete(ctx, admin.Scope{Resource: "gpt-4"}))
+	must(t, admin.New(lim).Limits.SetOnUnavailable(ctx, admin.Scope{}, weir.OnUnavailableAllow))
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerSecond("rps", 3)))
+	must(t, admin.New(lim).Limits.Delete(ctx, admin.Scope{}))
+	must(t, admin.New(lim).Limits.SetOnUnavailable(ctx, admin.Scope{}, weir.OnUnavailableDefault))
 	_, err = lim.Acquire(ctx, weir.Request{Entity: "key", Resource: "gpt-4", Tokens: weir.Tokens{"rpm": 2}})
 	must(t, err)
-	must(t, lim.ResetBucket(ctx, "key", "gpt-4"))
-	must(t, lim.DeleteEntity(ctx, "key", weir.DeleteOptions{}))
-	_, err = lim.CreateNamespace(ctx, "alpha")
+	must(t, admin.New(lim).Buckets.Reset(ctx, "key", "gpt-4"))
+	must(t, admin.New(lim).Entities.Delete(ctx, "key", admin.DeleteOptions{}))
+	_, err = admin.New(lim).Namespaces.Create(ctx, "alpha")
 	must(t, err)
-	must(t, lim.DeleteNamespace(ctx, "alpha"))
-	_, err = lim.RecoverNamespace(ctx, "alpha")
+	must(t, admin.New(lim).Namespaces.Delete(ctx, "alpha"))
+	_, err = admin.New(lim).Namespaces.Recover(ctx, "alpha")
 	must(t, err)
-	must(t, lim.DeleteNamespace(ctx, "alpha"))
-	must(t, lim.PurgeNamespace(ctx, "alpha"))
+	must(t, admin.New(lim).Namespaces.Delete(ctx, "alpha"))
+	must(t, admin.New(lim).Namespaces.Purge(ctx, "alpha"))
 	_, err = leaseid.StoredKey(ctx, lim)
 	must(t, err)
 
@@ -133,7 +134,7 @@ func TestAudit(t *testing.T) {
 			{"alice", "limits.delete", "system", sysBoth, sysAllow},
 			{"alice", "system.on_unavailable", "system", sysAllow, ""},
 		},
-		weir.BucketSubject("key", "gpt-4"): {{"alice", "bucket.reset", "bucket:key#gpt-4", spent, ""}},
+		admin.BucketSubject("key", "gpt-4"): {{"alice", "bucket.reset", "bucket:key#gpt-4", spent, ""}},
 		"namespace:alpha": {
 			{"alice", "namespace.create", "namespace:alpha", "", live},
 			{"alice", "namespace.delete", "namespace:alpha", live, dead},
@@ -166,16 +167,16 @@ func TestNoChangeNoEvent(t *testing.T) {
 	lim, ctx := memoryLimiter(t), t.Context()
 	rpm := weir.PerMinute("rpm", 10)
 	do := func() {
-		must(t, lim.SetLimits(ctx, weir.Scope{Entity: "e"}, rpm))
-		must(t, lim.SetLimits(ctx, weir.Scope{Resource: "r"}, rpm, weir.PerDay("rpd", 1)))
-		must(t, lim.SetLimits(ctx, weir.Scope{}, weir.Limit{Name: "rpm", Amount: 10, Period: time.Minute}))
-		must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableDeny))
-		_, err := lim.RecoverNamespace(ctx, "n")
+		must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: "e"}, rpm))
+		must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "r"}, rpm, weir.PerDay("rpd", 1)))
+		must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.Limit{Name: "rpm", Amount: 10, Period: time.Minute}))
+		must(t, admin.New(lim).Limits.SetOnUnavailable(ctx, admin.Scope{}, weir.OnUnavailableDeny))
+		_, err := admin.New(lim).Namespaces.Recover(ctx, "n")
 		must(t, err)
 	}
-	_, err := lim.CreateNamespace(ctx, "n")
+	_, err := admin.New(lim).Namespaces.Create(ctx, "n")
 	must(t, err)
-	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableDefault))
+	must(t, admin.New(lim).Limits.SetOnUnavailable(ctx, admin.Scope{}, weir.OnUnavailableDefault))
 	if got := events(t, lim, ""); got != nil {
 		t.Errorf("taking away what is not there: %v", got)
 	}
@@ -188,7 +189,7 @@ func TestNoChangeNoEvent(t *testing.T) {
 	if after := len(events(t, lim, "")) + len(events(t, lim, "namespace:")); after != before {
 		t.Errorf("%d events, then %d", before, after)
 	}
-	must(t, lim.SetLimits(ctx, weir.Scope{Resource: "r"}, weir.PerDay("rpd", 1), rpm))
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "r"}, weir.PerDay("rpd", 1), rpm))
 	if after := len(events(t, lim, "resource:r")); after != 2 {
 		t.Errorf("another order: %d events", after)
 	}
@@ -206,7 +207,7 @@ func TestPrincipal(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			lim := memoryLimiter(t)
-			must(t, lim.SetOnUnavailable(weir.WithPrincipal(t.Context(), tt.principal), weir.Scope{}, weir.OnUnavailableAllow))
+			must(t, admin.New(lim).Limits.SetOnUnavailable(admin.WithPrincipal(t.Context(), tt.principal), admin.Scope{}, weir.OnUnavailableAllow))
 			if got := events(t, lim, "")[0].principal; got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
@@ -219,9 +220,9 @@ func TestAuditExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim, err := weir.New(weir.Config{Store: memory.New(nil), AuditRetention: time.Hour})
 		must(t, err)
-		must(t, lim.SetOnUnavailable(t.Context(), weir.Scope{}, weir.OnUnavailableAllow))
+		must(t, admin.New(lim).Limits.SetOnUnavailable(t.Context(), admin.Scope{}, weir.OnUnavailableAllow))
 		time.Sleep(time.Hour - time.Second)
-		must(t, lim.SetOnUnavailable(t.Context(), weir.Scope{}, weir.OnUnavailableDeny))
+		must(t, admin.New(lim).Limits.SetOnUnavailable(t.Context(), admin.Scope{}, weir.OnUnavailableDeny))
 		if got := len(events(t, lim, "")); got != 2 {
 			t.Errorf("%d events before the hour is over", got)
 		}
@@ -235,23 +236,23 @@ func TestAuditExpires(t *testing.T) {
 func TestAuditErrors(t *testing.T) {
 	t.Parallel()
 	lim, ctx := memoryLimiter(t), t.Context()
-	_, err := lim.In("nowhere").Audit(ctx, weir.AuditQuery{})
+	_, err := admin.New(lim.In("nowhere")).Audit.List(ctx, admin.AuditQuery{})
 	if !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("no namespace: %v", err)
 	}
-	_, err = lim.In("nowhere").Audit(ctx, weir.AuditQuery{Subject: "namespace:nowhere"})
+	_, err = admin.New(lim.In("nowhere")).Audit.List(ctx, admin.AuditQuery{Subject: "namespace:nowhere"})
 	must(t, err)
-	_, err = lim.Audit(ctx, weir.AuditQuery{After: "x"})
+	_, err = admin.New(lim).Audit.List(ctx, admin.AuditQuery{After: "x"})
 	if !errors.Is(err, weir.ErrBadCursor) {
 		t.Errorf("cursor: %v", err)
 	}
-	_, err = lim.Audit(ctx, weir.AuditQuery{Max: -1})
+	_, err = admin.New(lim).Audit.List(ctx, admin.AuditQuery{Max: -1})
 	wantConfigError(t, err, "max")
 	must(t, lim.Close())
-	if _, err = lim.Audit(ctx, weir.AuditQuery{}); !errors.Is(err, weir.ErrClosed) {
+	if _, err = admin.New(lim).Audit.List(ctx, admin.AuditQuery{}); !errors.Is(err, weir.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
-	if err := lim.SetOnUnavailable(context.Background(), weir.Scope{}, weir.OnUnavailableAllow); !errors.Is(err, weir.ErrClosed) {
+	if err := admin.New(lim).Limits.SetOnUnavailable(context.Background(), admin.Scope{}, weir.OnUnavailableAllow); !errors.Is(err, weir.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 }
@@ -262,14 +263,14 @@ func TestBucketSubject(t *testing.T) {
 	ids := append(slices.Clone(oddIDs), "a", "b", "a#", "#b", "%", "#", "%23")
 	for _, e := range ids {
 		for _, r := range ids {
-			s, pair := weir.BucketSubject(e, r), e+"\x00"+r
+			s, pair := admin.BucketSubject(e, r), e+"\x00"+r
 			if old, ok := seen[s]; ok && old != pair {
 				t.Errorf("%q is both %q and %q", s, old, pair)
 			}
 			seen[s] = pair
 		}
 	}
-	if got := weir.BucketSubject("k", "openai/gpt-4o"); got != "bucket:k#openai/gpt-4o" {
+	if got := admin.BucketSubject("k", "openai/gpt-4o"); got != "bucket:k#openai/gpt-4o" {
 		t.Errorf("got %q", got)
 	}
 }

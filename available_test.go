@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -21,8 +22,8 @@ func TestAvailable(t *testing.T) {
 	b.set("parent", "api", weir.PerMinute("rpm", 30))
 	av, err := b.Available(b.ctx, "child", "api")
 	must(t, err)
-	if page := must1(b.Buckets(b.ctx, weir.BucketQuery{})); len(page.Buckets) != 0 {
-		t.Errorf("looking made %+v", page.Buckets)
+	if page := must1(b.admin.Buckets.List(b.ctx, admin.BucketQuery{})); len(page.Items) != 0 {
+		t.Errorf("looking made %+v", page.Items)
 	}
 	if len(av.Statuses) != 3 || !av.At.Equal(noon) || av.Statuses[2].Entity != "parent" || av.Statuses[2].Source != weir.SourceEntity ||
 		av.Statuses[0].Available != 60 || av.Statuses[0].Full != 0 || av.Statuses[0].Refused {

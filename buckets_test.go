@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -16,8 +17,8 @@ func TestBucket(t *testing.T) {
 	t.Parallel()
 	now := &clock{now: noon}
 	lim, ctx := limiterOn(t, memory.New(&memory.Config{Now: now.Now})), t.Context()
-	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerMinute("rpm", 60), weir.PerMinute("tpm", 1000)))
-	if _, err := lim.Bucket(ctx, "e", "r"); !errors.Is(err, weir.ErrNotFound) {
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerMinute("rpm", 60), weir.PerMinute("tpm", 1000)))
+	if _, err := admin.New(lim).Buckets.Get(ctx, "e", "r"); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("before: %v", err)
 	}
 	lease, err := lim.Acquire(ctx, weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"rpm": 2, "tpm": 900}})
@@ -28,9 +29,9 @@ func TestBucket(t *testing.T) {
 	_, err = lim.Acquire(ctx, weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"rph": 3}, Limits: []weir.Limit{extra}})
 	must(t, err)
 
-	got, err := lim.Bucket(ctx, "e", "r")
+	got, err := admin.New(lim).Buckets.Get(ctx, "e", "r")
 	must(t, err)
-	want := weir.Bucket{Entity: "e", Resource: "r", ID: got.ID, At: noon, Limits: []weir.BucketLimit{
+	want := admin.Bucket{Entity: "e", Resource: "r", ID: got.ID, At: noon, Limits: []admin.BucketLimit{
 		{Limit: weir.PerMinute("rpm", 60), Available: 58, Debited: 2},
 		{Limit: weir.PerMinute("tpm", 1000), Available: -50, Debited: 1100, Returned: 50},
 		{Limit: extra, Override: true, Available: 4, Debited: 3},
@@ -39,14 +40,14 @@ func TestBucket(t *testing.T) {
 		t.Errorf("id %d (-want +got)\n%s", got.ID, diff)
 	}
 
-	must(t, lim.ResetBucket(ctx, "e", "r"))
-	if _, err := lim.Bucket(ctx, "e", "r"); !errors.Is(err, weir.ErrNotFound) {
+	must(t, admin.New(lim).Buckets.Reset(ctx, "e", "r"))
+	if _, err := admin.New(lim).Buckets.Get(ctx, "e", "r"); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("reset: %v", err)
 	}
-	if err := lim.ResetBucket(ctx, "e", "r"); !errors.Is(err, weir.ErrNotFound) {
+	if err := admin.New(lim).Buckets.Reset(ctx, "e", "r"); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("reset again: %v", err)
 	}
-	if got := len(events(t, lim, weir.BucketSubject("e", "r"))); got != 1 {
+	if got := len(events(t, lim, admin.BucketSubject("e", "r"))); got != 1 {
 		t.Errorf("%d events", got)
 	}
 	av, err := lim.Available(ctx, "e", "r")
@@ -72,18 +73,18 @@ func TestResetIsTold(t *testing.T) {
 				}
 				return nil
 			}
-			if err := lim.ResetBucket(t.Context(), "child", "r"); !errors.Is(err, died) {
+			if err := admin.New(lim).Buckets.Reset(t.Context(), "child", "r"); !errors.Is(err, died) {
 				t.Errorf("got error %v", err)
 			}
 			h.before = nil
-			if _, err := lim.Bucket(t.Context(), "child", "r"); err != nil {
+			if _, err := admin.New(lim).Buckets.Get(t.Context(), "child", "r"); err != nil {
 				t.Errorf("the bucket: %v", err)
 			}
 			want := 0
 			if op == "forget" {
 				want = 1
 			}
-			if got := len(events(t, lim, weir.BucketSubject("child", "r"))); got != want {
+			if got := len(events(t, lim, admin.BucketSubject("child", "r"))); got != want {
 				t.Errorf("%d events, want %d", got, want)
 			}
 		})
@@ -93,10 +94,10 @@ func TestResetIsTold(t *testing.T) {
 func TestBuckets(t *testing.T) {
 	t.Parallel()
 	lim, ctx := memoryLimiter(t), t.Context()
-	_, err := lim.CreateNamespace(ctx, "other")
+	_, err := admin.New(lim).Namespaces.Create(ctx, "other")
 	must(t, err)
 	for _, l := range []*weir.Limiter{lim, lim.In("other")} {
-		must(t, l.SetLimits(ctx, weir.Scope{}, weir.PerHour("rph", 5)))
+		must(t, admin.New(l).Limits.Set(ctx, admin.Scope{}, weir.PerHour("rph", 5)))
 		for _, e := range oddIDs[:6] {
 			for _, r := range oddIDs[:4] {
 				allowed(t, l, e, r, true)
@@ -105,14 +106,14 @@ func TestBuckets(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name  string
-		query weir.BucketQuery
+		query admin.BucketQuery
 		want  int
 	}{
-		{"all", weir.BucketQuery{}, 24},
-		{"entity", weir.BucketQuery{Entity: "a#b"}, 4},
-		{"resource", weir.BucketQuery{Resource: "<script>"}, 6},
-		{"both", weir.BucketQuery{Entity: "openai/gpt-4o", Resource: "a%23b"}, 1},
-		{"none", weir.BucketQuery{Entity: "nobody"}, 0},
+		{"all", admin.BucketQuery{}, 24},
+		{"entity", admin.BucketQuery{Entity: "a#b"}, 4},
+		{"resource", admin.BucketQuery{Resource: "<script>"}, 6},
+		{"both", admin.BucketQuery{Entity: "openai/gpt-4o", Resource: "a%23b"}, 1},
+		{"none", admin.BucketQuery{Entity: "nobody"}, 0},
 	} {
 		for _, size := range []int{0, 1, 5} {
 			t.Run(fmt.Sprintf("%s by %d", tt.name, size), func(t *testing.T) {
@@ -120,12 +121,12 @@ func TestBuckets(t *testing.T) {
 				last, n := "", 0
 				q := tt.query
 				for q.Max = size; ; {
-					page, err := lim.Buckets(t.Context(), q)
+					page, err := admin.New(lim).Buckets.List(t.Context(), q)
 					must(t, err)
-					if size > 0 && len(page.Buckets) > size {
-						t.Errorf("a page of %d", len(page.Buckets))
+					if size > 0 && len(page.Items) > size {
+						t.Errorf("a page of %d", len(page.Items))
 					}
-					for _, b := range page.Buckets {
+					for _, b := range page.Items {
 						if key := b.Entity + "\x00" + b.Resource; key <= last {
 							t.Errorf("%q after %q", key, last)
 						} else {
@@ -155,24 +156,24 @@ func TestBucketsRefuse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for field, pair := range map[string][2]string{"entity": {id, "r"}, "resource": {"e", id}} {
-				_, err := lim.Bucket(ctx, pair[0], pair[1])
+				_, err := admin.New(lim).Buckets.Get(ctx, pair[0], pair[1])
 				wantConfigError(t, err, field)
-				wantConfigError(t, lim.ResetBucket(ctx, pair[0], pair[1]), field)
+				wantConfigError(t, admin.New(lim).Buckets.Reset(ctx, pair[0], pair[1]), field)
 				if id != "" {
-					_, err = lim.Buckets(ctx, weir.BucketQuery{Entity: pair[0], Resource: pair[1]})
+					_, err = admin.New(lim).Buckets.List(ctx, admin.BucketQuery{Entity: pair[0], Resource: pair[1]})
 					wantConfigError(t, err, field)
 				}
 			}
 		})
 	}
-	if _, err := lim.Buckets(ctx, weir.BucketQuery{After: "?"}); !errors.Is(err, weir.ErrBadCursor) {
+	if _, err := admin.New(lim).Buckets.List(ctx, admin.BucketQuery{After: "?"}); !errors.Is(err, weir.ErrBadCursor) {
 		t.Errorf("cursor: %v", err)
 	}
-	_, err := lim.Buckets(ctx, weir.BucketQuery{Max: -1})
+	_, err := admin.New(lim).Buckets.List(ctx, admin.BucketQuery{Max: -1})
 	wantConfigError(t, err, "max")
-	_, err = lim.In("nowhere").Buckets(ctx, weir.BucketQuery{})
-	_, err2 := lim.In("nowhere").Bucket(ctx, "e", "r")
-	for _, err := range []error{err, err2, lim.In("nowhere").ResetBucket(ctx, "e", "r")} {
+	_, err = admin.New(lim.In("nowhere")).Buckets.List(ctx, admin.BucketQuery{})
+	_, err2 := admin.New(lim.In("nowhere")).Buckets.Get(ctx, "e", "r")
+	for _, err := range []error{err, err2, admin.New(lim.In("nowhere")).Buckets.Reset(ctx, "e", "r")} {
 		if !errors.Is(err, weir.ErrNotFound) {
 			t.Errorf("no namespace: %v", err)
 		}

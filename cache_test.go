@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -186,7 +187,7 @@ func TestCacheLastKnownGood(t *testing.T) {
 // A change through this limiter takes effect at once, at every level, on live buckets.
 func TestChangesAtOnce(t *testing.T) {
 	t.Parallel()
-	for _, scope := range []weir.Scope{
+	for _, scope := range []admin.Scope{
 		{}, {Resource: "api"}, {Entity: "child"}, {Entity: "child", Resource: "api"}, {Entity: "parent"}, {Entity: "parent", Resource: "api"},
 	} {
 		t.Run(fmt.Sprintf("%+v", scope), func(t *testing.T) {
@@ -236,8 +237,8 @@ func TestChangesAtOnce(t *testing.T) {
 			change(weir.PerMinute("rpm", 100), weir.PerMinute("tpm", 7))
 			b.refused("child", weir.Tokens{"tpm": 1})
 
-			must(t, b.DeleteLimits(b.ctx, scope))
-			if scope == (weir.Scope{}) {
+			must(t, b.admin.Limits.Delete(b.ctx, scope))
+			if scope == (admin.Scope{}) {
 				_, err := b.Acquire(b.ctx, weir.Request{Entity: "child", Resource: "api"})
 				wantErr(t, err, weir.ErrNoLimits)
 			} else {
@@ -272,13 +273,13 @@ func TestChangesElsewhereWithinTTL(t *testing.T) {
 		b.take("child", one)
 		other := b.peer()
 		other.set("parent", "", weir.PerHour("rpm", 5))
-		_, err := other.UpdateEntity(b.ctx, "child", weir.EntityUpdate{Name: new("x")})
+		_, err := other.admin.Entities.Update(b.ctx, "child", admin.EntityUpdate{Name: new("x")})
 		must(t, err)
 		time.Sleep(11 * time.Second)
 		b.take("child", weir.Tokens{"rpm": 4})
 		b.refused("child", one)
 		other.child("grand", "")
-		_, err = other.UpdateEntity(b.ctx, "parent", weir.EntityUpdate{Parent: new("grand"), Cascade: new(true)})
+		_, err = other.admin.Entities.Update(b.ctx, "parent", admin.EntityUpdate{Parent: new("grand"), Cascade: new(true)})
 		must(t, err)
 		other.set("parent", "", weir.PerHour("rpm", 100))
 		time.Sleep(11 * time.Second)
@@ -292,7 +293,7 @@ func TestChangesElsewhereWithinTTL(t *testing.T) {
 // Once a limiter that knows the new limits has debited the bucket, no limiter debits it under the old ones.
 func TestChangesElsewhereAtTheNextDebit(t *testing.T) {
 	t.Parallel()
-	for _, scope := range []weir.Scope{{}, {Resource: "api"}, {Entity: "child"}, {Entity: "parent", Resource: "api"}} {
+	for _, scope := range []admin.Scope{{}, {Resource: "api"}, {Entity: "child"}, {Entity: "parent", Resource: "api"}} {
 		t.Run(fmt.Sprintf("%+v", scope), func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
@@ -365,11 +366,11 @@ func TestRefresh(t *testing.T) {
 	other.set("", "", weir.PerMinute("rpm", 5))
 	b.take("alice", weir.Tokens{"rpm": 4})
 	b.take("alice", one) // under the old limit: the bucket does not know the new one yet
-	ns, err := other.CreateNamespace(b.ctx, "alpha")
+	ns, err := other.admin.Namespaces.Create(b.ctx, "alpha")
 	must(t, err)
 	view := b.In("alpha")
-	must(t, view.SetLimits(b.ctx, weir.Scope{}, weir.PerMinute("rpm", 1)))
-	must(t, other.DeleteNamespace(b.ctx, ns.Name))
+	must(t, admin.New(view).Limits.Set(b.ctx, admin.Scope{}, weir.PerMinute("rpm", 1)))
+	must(t, other.admin.Namespaces.Delete(b.ctx, ns.Name))
 	_, err = view.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
 	must(t, err)
 	policies(b.Limiter).Expire()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
@@ -28,15 +29,15 @@ func TestChanged(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		entity string
-		scope  weir.Scope
+		scope  admin.Scope
 		key    store.Key
 	}{
-		{"entity", "alice", weir.Scope{Entity: "alice", Resource: "api"}, store.Key{Kind: store.KindEntityLimits, ID: "alice", Sub: "api"}},
-		{"entity in general", "alice", weir.Scope{Entity: "alice"}, store.Key{Kind: store.KindEntityLimits, ID: "alice", Sub: weir.DefaultResource}},
-		{"all of an entity", "alice", weir.Scope{Entity: "alice", Resource: "api"}, store.Key{Kind: store.KindEntityLimits, ID: "alice"}},
-		{"resource", "alice", weir.Scope{Resource: "api"}, store.Key{Kind: store.KindResourceLimits, ID: "api"}},
-		{"system", "alice", weir.Scope{}, store.Key{Kind: store.KindSystem}},
-		{"namespace", "alice", weir.Scope{}, store.Key{}},
+		{"entity", "alice", admin.Scope{Entity: "alice", Resource: "api"}, store.Key{Kind: store.KindEntityLimits, ID: "alice", Sub: "api"}},
+		{"entity in general", "alice", admin.Scope{Entity: "alice"}, store.Key{Kind: store.KindEntityLimits, ID: "alice", Sub: weir.DefaultResource}},
+		{"all of an entity", "alice", admin.Scope{Entity: "alice", Resource: "api"}, store.Key{Kind: store.KindEntityLimits, ID: "alice"}},
+		{"resource", "alice", admin.Scope{Resource: "api"}, store.Key{Kind: store.KindResourceLimits, ID: "api"}},
+		{"system", "alice", admin.Scope{}, store.Key{Kind: store.KindSystem}},
+		{"namespace", "alice", admin.Scope{}, store.Key{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 func TestCodeOf(t *testing.T) {
@@ -29,7 +30,7 @@ func TestCodeOf(t *testing.T) {
 		{weir.ErrNoUsage, weir.CodeNoUsage},
 		{weir.ErrExists, weir.CodeExists},
 		{weir.ErrConflict, weir.CodeConflict},
-		{&weir.LockedError{}, weir.CodeConflict},
+		{&admin.LockedError{}, weir.CodeConflict},
 		{weir.ErrSettled, weir.CodeSettled},
 		{weir.ErrCommitted, weir.CodeSettled},
 		{weir.ErrRolledBack, weir.CodeSettled},

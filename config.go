@@ -35,7 +35,7 @@ type Config struct {
 	// does not bound [Limiter.Wait] as a whole, nor changes to a [Lease]. At most StoreTimeout, which is the default.
 	DecideWithin time.Duration
 	// OnUnavailable says how to decide when the store does not answer, if neither the request nor the settings stored
-	// with the limits say so; see [Limiter.SetOnUnavailable]. Defaults to [OnUnavailableDeny].
+	// with the limits say so; see admin.Limits.SetOnUnavailable. Defaults to [OnUnavailableDeny].
 	OnUnavailable OnUnavailable
 	// Cooldown is how long, plus up to a fifth, the limiter stops calling a store that does not answer: once ten or
 	// more calls in a row have failed over four times DecideWithin, or half of at least ten calls within 2 s. During

@@ -11,20 +11,21 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
 
-func mark(name string) *weir.Managed { return &weir.Managed{Manifest: name, Hash: "h"} }
+func mark(name string) *admin.Managed { return &admin.Managed{Manifest: name, Hash: "h"} }
 
 // declarable returns all declarable records, by subject.
-func declarable(t *testing.T, lim *weir.Limiter, pageSize int) map[string]weir.Declared {
+func declarable(t *testing.T, lim *weir.Limiter, pageSize int) map[string]admin.Declared {
 	t.Helper()
-	all := make(map[string]weir.Declared)
-	q := weir.DeclaredQuery{Max: pageSize}
+	all := make(map[string]admin.Declared)
+	q := admin.DeclaredQuery{Max: pageSize}
 	for {
-		page, err := lim.Declarable(t.Context(), q)
+		page, err := admin.New(lim).Manifests.Declarable(t.Context(), q)
 		must(t, err)
-		for _, d := range page.Records {
+		for _, d := range page.Items {
 			var key string
 			if d.Entity != nil {
 				key = d.Entity.ID
@@ -42,27 +43,27 @@ func declarable(t *testing.T, lim *weir.Limiter, pageSize int) map[string]weir.D
 	}
 }
 
-func declaredLimits(sc weir.Scope, by string, limits ...weir.Limit) weir.Declared {
-	return weir.Declared{Limits: &weir.ScopedLimits{Scope: sc, Limits: limits, Managed: mark(by)}}
+func declaredLimits(sc admin.Scope, by string, limits ...weir.Limit) admin.Declared {
+	return admin.Declared{Limits: &admin.ScopedLimits{Scope: sc, Limits: limits, Managed: mark(by)}}
 }
 
 func TestDeclare(t *testing.T) {
 	t.Parallel()
-	lim, ctx := limiterOn(t, memory.New(nil)), weir.WithPrincipal(t.Context(), "ann")
-	must(t, lim.SetLimits(ctx, weir.Scope{Resource: "r"}, weir.PerHour("rph", 5)))
+	lim, ctx := limiterOn(t, memory.New(nil)), admin.WithPrincipal(t.Context(), "ann")
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "r"}, weir.PerHour("rph", 5)))
 	allowed(t, lim, "alice", "r", true)
 	was := declarable(t, lim, 1)["{ r}"]
-	changes := []weir.DeclaredChange{
-		{Before: was, After: declaredLimits(weir.Scope{Resource: "r"}, "m", weir.PerHour("rph", 2))},
-		{After: declaredLimits(weir.Scope{}, "m", weir.PerHour("rph", 9))},
-		{After: declaredLimits(weir.Scope{Resource: "bad"}, "m", weir.PerHour("rph", 0))},
-		{After: weir.Declared{Entity: &weir.Entity{ID: "org", Managed: mark("m")}}},
+	changes := []admin.DeclaredChange{
+		{Before: was, After: declaredLimits(admin.Scope{Resource: "r"}, "m", weir.PerHour("rph", 2))},
+		{After: declaredLimits(admin.Scope{}, "m", weir.PerHour("rph", 9))},
+		{After: declaredLimits(admin.Scope{Resource: "bad"}, "m", weir.PerHour("rph", 0))},
+		{After: admin.Declared{Entity: &admin.Entity{ID: "org", Managed: mark("m")}}},
 		{},
 	}
 	for i := range 200 {
-		changes = append(changes, weir.DeclaredChange{After: declaredLimits(weir.Scope{Entity: fmt.Sprint("e", i)}, "m", weir.PerHour("rph", 1))})
+		changes = append(changes, admin.DeclaredChange{After: declaredLimits(admin.Scope{Entity: fmt.Sprint("e", i)}, "m", weir.PerHour("rph", 1))})
 	}
-	for i, err := range lim.Declare(ctx, changes) {
+	for i, err := range admin.New(lim).Manifests.Declare(ctx, changes) {
 		var config *weir.ConfigError
 		if want := i == 2 || i == 4; errors.As(err, &config) != want || !want && err != nil {
 			t.Errorf("change %d: %v", i, err)
@@ -82,62 +83,62 @@ func TestDeclare(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	// A limit changed by hand keeps its mark. A takeover by another manifest is recorded even if nothing else changes.
-	must(t, lim.SetLimits(ctx, weir.Scope{Resource: "r"}, weir.PerHour("rph", 3)))
-	sl, err := lim.Limits(ctx, weir.Scope{Resource: "r"})
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "r"}, weir.PerHour("rph", 3)))
+	sl, err := admin.New(lim).Limits.Get(ctx, admin.Scope{Resource: "r"})
 	must(t, err)
 	if sl.Managed == nil || sl.Managed.Manifest != "m" {
 		t.Errorf("the mark is gone: %+v", sl)
 	}
 	now := declarable(t, lim, 0)["{ r}"]
-	must(t, lim.Declare(ctx, []weir.DeclaredChange{{Before: now, After: declaredLimits(weir.Scope{Resource: "r"}, "n", weir.PerHour("rph", 3))}})[0])
+	must(t, admin.New(lim).Manifests.Declare(ctx, []admin.DeclaredChange{{Before: now, After: declaredLimits(admin.Scope{Resource: "r"}, "n", weir.PerHour("rph", 3))}})[0])
 	if got := events(t, lim, "resource:r"); got[len(got)-1].action != "limits.adopt" {
 		t.Errorf("%+v", got)
 	}
 	// The first change is based on an outdated read and conflicts; the others are made all the same.
-	errs := lim.Declare(ctx, []weir.DeclaredChange{{Before: now}, {Before: all["{e7 }"]}, {Before: all["org"]}})
+	errs := admin.New(lim).Manifests.Declare(ctx, []admin.DeclaredChange{{Before: now}, {Before: all["{e7 }"]}, {Before: all["org"]}})
 	if !errors.Is(errs[0], weir.ErrConflict) || errs[1] != nil || errs[2] != nil {
 		t.Errorf("%v", errs)
 	}
 	if all := declarable(t, lim, 0); len(all) != 201 || all["{ r}"].Version == 0 {
 		t.Errorf("%d records", len(all))
 	}
-	for _, err := range lim.In("none").Declare(ctx, changes[:1]) {
+	for _, err := range admin.New(lim.In("none")).Manifests.Declare(ctx, changes[:1]) {
 		if !errors.Is(err, weir.ErrNotFound) {
 			t.Error(err)
 		}
 	}
-	if _, err := lim.Declarable(ctx, weir.DeclaredQuery{After: "x"}); !errors.Is(err, weir.ErrBadCursor) {
+	if _, err := admin.New(lim).Manifests.Declarable(ctx, admin.DeclaredQuery{After: "x"}); !errors.Is(err, weir.ErrBadCursor) {
 		t.Error(err)
 	}
 }
 
-func entityChange(before weir.Declared, e weir.Entity) weir.DeclaredChange {
+func entityChange(before admin.Declared, e admin.Entity) admin.DeclaredChange {
 	e.Managed = mark("m")
-	return weir.DeclaredChange{Before: before, After: weir.Declared{Entity: &e}}
+	return admin.DeclaredChange{Before: before, After: admin.Declared{Entity: &e}}
 }
 
 func TestDeclareEntities(t *testing.T) {
 	t.Parallel()
 	lim, ctx := limiterOn(t, memory.New(nil)), t.Context()
-	var changes []weir.DeclaredChange
-	must(t, lim.Declare(ctx, []weir.DeclaredChange{entityChange(weir.Declared{}, weir.Entity{ID: "org"})})[0])
+	var changes []admin.DeclaredChange
+	must(t, admin.New(lim).Manifests.Declare(ctx, []admin.DeclaredChange{entityChange(admin.Declared{}, admin.Entity{ID: "org"})})[0])
 	for i := range 100 {
-		changes = append(changes, entityChange(weir.Declared{}, weir.Entity{ID: fmt.Sprint("e", i), Parent: "org"}))
+		changes = append(changes, entityChange(admin.Declared{}, admin.Entity{ID: fmt.Sprint("e", i), Parent: "org"}))
 	}
-	changes = append(changes, entityChange(weir.Declared{}, weir.Entity{ID: "lost", Parent: "nobody"}))
-	for i, err := range lim.Declare(ctx, changes) {
+	changes = append(changes, entityChange(admin.Declared{}, admin.Entity{ID: "lost", Parent: "nobody"}))
+	for i, err := range admin.New(lim).Manifests.Declare(ctx, changes) {
 		if (err != nil) != (i == 100) {
 			t.Errorf("change %d: %v", i, err)
 		}
 	}
 	all := declarable(t, lim, 0)
 	// A parent whose children stay cannot be removed; a cycle is refused; entities without children are removed.
-	errs := lim.Declare(ctx, []weir.DeclaredChange{
+	errs := admin.New(lim).Manifests.Declare(ctx, []admin.DeclaredChange{
 		{Before: all["org"]},
 		{Before: all["e1"]},
 		{Before: all["e2"]},
-		entityChange(all["org"], weir.Entity{ID: "org", Parent: "e3"}),
-		entityChange(all["e4"], weir.Entity{ID: "e4", Parent: "e5"}),
+		entityChange(all["org"], admin.Entity{ID: "org", Parent: "e3"}),
+		entityChange(all["e4"], admin.Entity{ID: "e4", Parent: "e5"}),
 	})
 	if errs[0] == nil || errs[1] != nil || errs[2] != nil || errs[3] == nil || errs[4] != nil {
 		t.Errorf("%v", errs)
@@ -145,45 +146,45 @@ func TestDeclareEntities(t *testing.T) {
 	if !strings.Contains(fmt.Sprint(errs[0]), "has children that stay") {
 		t.Error(errs[0])
 	}
-	e4, err := lim.Entity(ctx, "e4")
+	e4, err := admin.New(lim).Entities.Get(ctx, "e4")
 	must(t, err)
 	if e4.Parent != "e5" || e4.Created != all["e4"].Entity.Created {
 		t.Errorf("%+v", e4)
 	}
-	if _, err := lim.Entity(ctx, "e1"); !errors.Is(err, weir.ErrNotFound) {
+	if _, err := admin.New(lim).Entities.Get(ctx, "e1"); !errors.Is(err, weir.ErrNotFound) {
 		t.Error(err)
 	}
-	must(t, lim.CreateEntity(ctx, weir.Entity{ID: "more", Parent: "org"})) // the deletion mark has been removed
+	must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "more", Parent: "org"})) // the deletion mark has been removed
 }
 
 func TestManifestLock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lim := limiterOn(t, memory.New(nil))
-		ann, bob := weir.WithPrincipal(t.Context(), "ann"), weir.WithPrincipal(t.Context(), "bob")
-		first, err := lim.LockManifest(ann, "m", 10*time.Second)
+		ann, bob := admin.WithPrincipal(t.Context(), "ann"), admin.WithPrincipal(t.Context(), "bob")
+		first, err := admin.New(lim).Manifests.Lock(ann, "m", 10*time.Second)
 		must(t, err)
 		time.Sleep(9 * time.Second)
 		must(t, first.Extend(ann))
 		time.Sleep(9 * time.Second)
-		var held *weir.LockedError
-		if _, err := lim.LockManifest(bob, "m", 10*time.Second); !errors.As(err, &held) || held.By != "ann" || !errors.Is(err, weir.ErrConflict) {
+		var held *admin.LockedError
+		if _, err := admin.New(lim).Manifests.Lock(bob, "m", 10*time.Second); !errors.As(err, &held) || held.By != "ann" || !errors.Is(err, weir.ErrConflict) {
 			t.Errorf("held: %v", err)
 		}
-		other, err := lim.LockManifest(bob, "other", time.Second)
+		other, err := admin.New(lim).Manifests.Lock(bob, "other", time.Second)
 		must(t, err)
 		must(t, other.Release(bob))
 		time.Sleep(time.Second)
-		second, err := lim.LockManifest(bob, "m", 10*time.Second)
+		second, err := admin.New(lim).Manifests.Lock(bob, "m", 10*time.Second)
 		must(t, err)
 		// A holder that lost the lock gets an error and cannot record.
 		if err := first.Extend(ann); !errors.Is(err, weir.ErrConflict) {
 			t.Errorf("lost: %v", err)
 		}
-		if _, err := first.Record(ann, weir.Revision{Hash: "x"}, nil); !errors.Is(err, weir.ErrConflict) {
+		if _, err := first.Record(ann, admin.Revision{Hash: "x"}, nil); !errors.Is(err, weir.ErrConflict) {
 			t.Errorf("lost: %v", err)
 		}
-		rev, err := second.Record(bob, weir.Revision{Hash: "y", Summary: "s"}, []byte("text"))
+		rev, err := second.Record(bob, admin.Revision{Hash: "y", Summary: "s"}, []byte("text"))
 		must(t, err)
 		if rev.Revision != 1 || rev.By != "bob" || rev.At.IsZero() {
 			t.Errorf("%+v", rev)
@@ -192,13 +193,13 @@ func TestManifestLock(t *testing.T) {
 		if _, err := second.Record(bob, rev, nil); !errors.Is(err, weir.ErrConflict) {
 			t.Errorf("recorded twice: %v", err)
 		}
-		third, err := lim.LockManifest(ann, "m", time.Second)
+		third, err := admin.New(lim).Manifests.Lock(ann, "m", time.Second)
 		must(t, err)
 		if third.Last() != rev {
 			t.Errorf("%+v, want %+v", third.Last(), rev)
 		}
 		var config *weir.ConfigError
-		if _, err := lim.LockManifest(ann, "_", time.Second); !errors.As(err, &config) {
+		if _, err := admin.New(lim).Manifests.Lock(ann, "_", time.Second); !errors.As(err, &config) {
 			t.Error(err)
 		}
 	})
@@ -212,39 +213,39 @@ func TestRevisions(t *testing.T) {
 	_, _ = random.Read(large)
 	texts := [][]byte{[]byte("one"), large, nil}
 	for i, text := range texts {
-		lock, err := lim.LockManifest(ctx, "m", time.Second)
+		lock, err := admin.New(lim).Manifests.Lock(ctx, "m", time.Second)
 		must(t, err)
-		_, err = lock.Record(ctx, weir.Revision{Hash: fmt.Sprint(i)}, text)
+		_, err = lock.Record(ctx, admin.Revision{Hash: fmt.Sprint(i)}, text)
 		must(t, err)
 	}
 	for i, want := range texts {
-		rev, text, err := lim.Revision(ctx, "m", i+1)
+		rev, text, err := admin.New(lim).Manifests.Revision(ctx, "m", i+1)
 		must(t, err)
 		if !bytes.Equal(text, want) || rev.Hash != fmt.Sprint(i) || rev.Revision != i+1 {
 			t.Errorf("%d: %+v, %d bytes", i, rev, len(text))
 		}
 	}
-	last, _, err := lim.Revision(ctx, "m", 0)
+	last, _, err := admin.New(lim).Manifests.Revision(ctx, "m", 0)
 	must(t, err)
-	if again, err := lim.LastRevision(ctx, "m"); err != nil || again != last || last.Revision != 3 {
+	if again, err := admin.New(lim).Manifests.Last(ctx, "m"); err != nil || again != last || last.Revision != 3 {
 		t.Errorf("%+v, %+v, %v", last, again, err)
 	}
 	for _, n := range []int{4, -1} {
-		if _, _, err := lim.Revision(ctx, "m", n); !errors.Is(err, weir.ErrNotFound) {
+		if _, _, err := admin.New(lim).Manifests.Revision(ctx, "m", n); !errors.Is(err, weir.ErrNotFound) {
 			t.Errorf("%d: %v", n, err)
 		}
 	}
-	if _, _, err := lim.Revision(ctx, "none", 0); !errors.Is(err, weir.ErrNotFound) {
+	if _, _, err := admin.New(lim).Manifests.Revision(ctx, "none", 0); !errors.Is(err, weir.ErrNotFound) {
 		t.Error(err)
 	}
-	page, err := lim.Revisions(ctx, weir.RevisionQuery{Manifest: "m", Max: 2})
+	page, err := admin.New(lim).Manifests.Revisions(ctx, admin.RevisionQuery{Manifest: "m", Max: 2})
 	must(t, err)
-	if len(page.Revisions) != 2 || page.Revisions[0].Revision != 3 || page.Next == "" {
+	if len(page.Items) != 2 || page.Items[0].Revision != 3 || page.Next == "" {
 		t.Errorf("%+v", page)
 	}
-	page, err = lim.Revisions(ctx, weir.RevisionQuery{})
+	page, err = admin.New(lim).Manifests.Revisions(ctx, admin.RevisionQuery{})
 	must(t, err)
-	if len(page.Revisions) != 1 || page.Revisions[0] != last {
+	if len(page.Items) != 1 || page.Items[0] != last {
 		t.Errorf("%+v", page)
 	}
 	if got := events(t, lim, "manifest:m"); len(got) != 3 || got[0].action != "manifest.apply" {
@@ -258,18 +259,18 @@ func TestValidate(t *testing.T) {
 		err  error
 		good bool
 	}{
-		{(&weir.Entity{ID: "a", Parent: "b"}).Validate(), true},
-		{(&weir.Entity{ID: "a", Parent: "a"}).Validate(), false},
-		{weir.Scope{Entity: "a"}.Validate(), true},
-		{weir.Scope{Resource: "_default_"}.Validate(), false},
+		{(&admin.Entity{ID: "a", Parent: "b"}).Validate(), true},
+		{(&admin.Entity{ID: "a", Parent: "a"}).Validate(), false},
+		{admin.Scope{Entity: "a"}.Validate(), true},
+		{admin.Scope{Resource: "_default_"}.Validate(), false},
 		{weir.PerMinute("rpm", 1).Validate(), true},
 		{weir.PerMinute("rpm", 0).Validate(), false},
-		{(&weir.ScopedLimits{OnUnavailable: weir.OnUnavailableAllow}).Validate(), true},
-		{(&weir.ScopedLimits{Scope: weir.Scope{Resource: "r"}, OnUnavailable: weir.OnUnavailableAllow}).Validate(), true},
-		{(&weir.ScopedLimits{Scope: weir.Scope{Resource: "r"}, OnUnavailable: "maybe"}).Validate(), false},
-		{(&weir.ScopedLimits{Scope: weir.Scope{Resource: "r"}, NearLimit: weir.Thresholds{80}}).Validate(), false},
-		{(&weir.ScopedLimits{}).Validate(), false},
-		{(&weir.ScopedLimits{Limits: []weir.Limit{weir.PerMinute("rpm", 1), weir.PerHour("rpm", 1)}}).Validate(), false},
+		{(&admin.ScopedLimits{OnUnavailable: weir.OnUnavailableAllow}).Validate(), true},
+		{(&admin.ScopedLimits{Scope: admin.Scope{Resource: "r"}, OnUnavailable: weir.OnUnavailableAllow}).Validate(), true},
+		{(&admin.ScopedLimits{Scope: admin.Scope{Resource: "r"}, OnUnavailable: "maybe"}).Validate(), false},
+		{(&admin.ScopedLimits{Scope: admin.Scope{Resource: "r"}, NearLimit: admin.Thresholds{80}}).Validate(), false},
+		{(&admin.ScopedLimits{}).Validate(), false},
+		{(&admin.ScopedLimits{Limits: []weir.Limit{weir.PerMinute("rpm", 1), weir.PerHour("rpm", 1)}}).Validate(), false},
 	} {
 		var config *weir.ConfigError
 		if errors.As(tt.err, &config) == tt.good {

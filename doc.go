@@ -18,7 +18,8 @@
 //
 //	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
 //	…
-//	err = lim.SetLimits(ctx, weir.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 60), weir.PerMinute("tpm", 50_000))
+//	err = admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "gpt-4"},
+//		weir.PerMinute("rpm", 60), weir.PerMinute("tpm", 50_000))
 //	…
 //	lease, err := lim.Acquire(ctx, weir.Request{
 //		Entity: "key-alice", Resource: "gpt-4",
@@ -36,7 +37,8 @@
 //	lease.Commit(ctx)
 //
 // [Limiter.Allow] is the short form for limits that count requests, [Limiter.Do] runs a function with a lease,
-// [Limiter.Wait] waits instead of refusing, and [Limiter.AcquireAll] decides over several requests at once.
+// [Limiter.Wait] waits instead of refusing, and [Limiter.AcquireAll] decides over several requests at once. The package
+// [github.com/weirlimits/weir/admin] manages entities, limits and namespaces.
 //
 // # Stores
 //

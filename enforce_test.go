@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -317,7 +318,7 @@ func TestEnforceText(t *testing.T) {
 		t.Errorf("%s, %v", data, err)
 	}
 	for _, e := range []weir.Enforce{-2, 100} {
-		if err := (&weir.ScopedLimits{Limits: []weir.Limit{weir.PerMinute("rpm", 5).WithEnforce(e)}}).Validate(); err == nil {
+		if err := (&admin.ScopedLimits{Limits: []weir.Limit{weir.PerMinute("rpm", 5).WithEnforce(e)}}).Validate(); err == nil {
 			t.Errorf("%d is valid", e)
 		}
 	}
@@ -331,15 +332,15 @@ func TestEnforceSet(t *testing.T) {
 	for i, e := range []weir.Enforce{weir.EnforceOn, weir.EnforceShadow, 25} {
 		want := weir.PerMinute("rpm", 1).WithEnforce(e)
 		b.set("", "api", want)
-		got, err := b.Limits(b.ctx, weir.Scope{Resource: "api"})
+		got, err := b.admin.Limits.Get(b.ctx, admin.Scope{Resource: "api"})
 		must(t, err)
 		if got.Limits[0] != want {
 			t.Errorf("%+v, want %+v", got.Limits[0], want)
 		}
-		page, err := b.Audit(b.ctx, weir.AuditQuery{Subject: "resource:api"})
+		page, err := b.admin.Audit.List(b.ctx, admin.AuditQuery{Subject: "resource:api"})
 		must(t, err)
-		if len(page.Events) != i+1 {
-			t.Errorf("%d events, want %d", len(page.Events), i+1)
+		if len(page.Items) != i+1 {
+			t.Errorf("%d events, want %d", len(page.Items), i+1)
 		}
 	}
 	var config *weir.ConfigError

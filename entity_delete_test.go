@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -16,7 +17,7 @@ import (
 func fillTree(tb testing.TB, lim *weir.Limiter, limits int) {
 	tb.Helper()
 	ctx := tb.Context()
-	for _, e := range []weir.Entity{
+	for _, e := range []admin.Entity{
 		{ID: "org"},
 		{ID: "team", Parent: "org"},
 		{ID: "key", Parent: "team"},
@@ -24,10 +25,10 @@ func fillTree(tb testing.TB, lim *weir.Limiter, limits int) {
 		{ID: "team2", Parent: "org"},
 		{ID: "bystander"},
 	} {
-		must(tb, lim.CreateEntity(ctx, e))
-		must(tb, lim.SetLimits(ctx, weir.Scope{Entity: e.ID}, weir.PerHour("rph", 5)))
+		must(tb, admin.New(lim).Entities.Create(ctx, e))
+		must(tb, admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: e.ID}, weir.PerHour("rph", 5)))
 		for i := range limits {
-			must(tb, lim.SetLimits(ctx, weir.Scope{Entity: e.ID, Resource: fmt.Sprint("r", i)}, weir.PerHour("rph", 5)))
+			must(tb, admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: e.ID, Resource: fmt.Sprint("r", i)}, weir.PerHour("rph", 5)))
 		}
 		allowed(tb, lim, e.ID, "r0", true)
 		allowed(tb, lim, e.ID, "other", true)
@@ -54,11 +55,11 @@ func TestDeleteEntity(t *testing.T) {
 	st := memory.New(nil)
 	lim, ctx := limiterOn(t, st), t.Context()
 	fillTree(t, lim, 60)
-	must(t, lim.DeleteEntity(ctx, "key", weir.DeleteOptions{}))
+	must(t, admin.New(lim).Entities.Delete(ctx, "key", admin.DeleteOptions{}))
 	if got := remains(t, st, "key"); got != [3]int{} {
 		t.Errorf("left of key: %v", got)
 	}
-	if _, err := lim.Entity(ctx, "key"); !errors.Is(err, weir.ErrNotFound) {
+	if _, err := admin.New(lim).Entities.Get(ctx, "key"); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("key: %v", err)
 	}
 	for _, id := range []string{"org", "team", "key2", "bystander"} {
@@ -70,7 +71,7 @@ func TestDeleteEntity(t *testing.T) {
 	if got := len(evs); got != 1+61+61+1 || evs[got-1].action != "entity.delete" {
 		t.Errorf("%d events, the last %v", got, evs[got-1])
 	}
-	if err := lim.DeleteEntity(ctx, "key", weir.DeleteOptions{}); !errors.Is(err, weir.ErrNotFound) {
+	if err := admin.New(lim).Entities.Delete(ctx, "key", admin.DeleteOptions{}); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("again: %v", err)
 	}
 }
@@ -81,7 +82,7 @@ func TestDeleteEntityWithChildren(t *testing.T) {
 	lim, ctx := limiterOn(t, st), t.Context()
 	fillTree(t, lim, 1)
 	before := len(events(t, lim, ""))
-	err := lim.DeleteEntity(ctx, "org", weir.DeleteOptions{})
+	err := admin.New(lim).Entities.Delete(ctx, "org", admin.DeleteOptions{})
 	wantConfigError(t, err, "entity")
 	if err != nil && !strings.Contains(err.Error(), "team") {
 		t.Errorf("names no child: %v", err)
@@ -92,7 +93,7 @@ func TestDeleteEntityWithChildren(t *testing.T) {
 	if got := len(events(t, lim, "")); got != before {
 		t.Errorf("refused, and %d events more", got-before)
 	}
-	must(t, lim.DeleteEntity(ctx, "org", weir.DeleteOptions{Children: true}))
+	must(t, admin.New(lim).Entities.Delete(ctx, "org", admin.DeleteOptions{Children: true}))
 	for _, id := range []string{"org", "team", "key", "key2", "team2"} {
 		if got := remains(t, st, id); got != [3]int{} {
 			t.Errorf("left of %s: %v", id, got)
@@ -112,15 +113,15 @@ func TestDeleteEntityNeverCreated(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)
 	lim, ctx := limiterOn(t, st), t.Context()
-	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerHour("rph", 5)))
-	must(t, lim.SetLimits(ctx, weir.Scope{Entity: "e", Resource: "r"}, weir.PerHour("rph", 2)))
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerHour("rph", 5)))
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: "e", Resource: "r"}, weir.PerHour("rph", 2)))
 	allowed(t, lim, "e", "r", true, true, false)
-	must(t, lim.DeleteEntity(ctx, "e", weir.DeleteOptions{}))
+	must(t, admin.New(lim).Entities.Delete(ctx, "e", admin.DeleteOptions{}))
 	if got := remains(t, st, "e"); got != [3]int{} {
 		t.Errorf("left: %v", got)
 	}
 	allowed(t, lim, "e", "r", true, true, true, true, true, false)
-	if err := lim.DeleteEntity(ctx, "e", weir.DeleteOptions{}); !errors.Is(err, weir.ErrNotFound) {
+	if err := admin.New(lim).Entities.Delete(ctx, "e", admin.DeleteOptions{}); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("only a bucket: %v", err)
 	}
 }
@@ -140,7 +141,7 @@ func TestDeleteEntityResumes(t *testing.T) {
 					id := "org"
 					if !created {
 						id = "nobody"
-						must(t, limiterOn(t, h).SetLimits(t.Context(), weir.Scope{Entity: id, Resource: "r"}, weir.PerHour("rph", 1)))
+						must(t, admin.New(limiterOn(t, h)).Limits.Set(t.Context(), admin.Scope{Entity: id, Resource: "r"}, weir.PerHour("rph", 1)))
 						allowed(t, limiterOn(t, h), id, "r", true)
 					}
 					calls := 0
@@ -155,7 +156,7 @@ func TestDeleteEntityResumes(t *testing.T) {
 					} else {
 						h.before = func(context.Context, string) error { return inject() }
 					}
-					first := limiterOn(t, h).DeleteEntity(t.Context(), id, weir.DeleteOptions{Children: true})
+					first := admin.New(limiterOn(t, h)).Entities.Delete(t.Context(), id, admin.DeleteOptions{Children: true})
 					finished := calls < at
 					h.before, h.after = nil, nil
 					lim := limiterOn(t, h)
@@ -163,10 +164,10 @@ func TestDeleteEntityResumes(t *testing.T) {
 						if !errors.Is(first, died) {
 							t.Fatalf("call %d: %v", at, first)
 						}
-						if _, err := lim.Entity(t.Context(), id); err != nil && !errors.Is(err, weir.ErrNotFound) {
+						if _, err := admin.New(lim).Entities.Get(t.Context(), id); err != nil && !errors.Is(err, weir.ErrNotFound) {
 							t.Errorf("call %d: half deleted: %v", at, err)
 						}
-						err := lim.DeleteEntity(t.Context(), id, weir.DeleteOptions{Children: true})
+						err := admin.New(lim).Entities.Delete(t.Context(), id, admin.DeleteOptions{Children: true})
 						if err != nil && !errors.Is(err, weir.ErrNotFound) {
 							t.Fatalf("call %d: again: %v", at, err)
 						}
@@ -221,7 +222,7 @@ func TestHalfDeleted(t *testing.T) {
 	h := &hooked{Store: memory.New(nil)}
 	lim, ctx := limiterOn(t, h), t.Context()
 	fillTree(t, lim, 0)
-	must(t, lim.SetLimits(ctx, weir.Scope{Entity: "ghost"}, weir.PerHour("rph", 1)))
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: "ghost"}, weir.PerHour("rph", 1)))
 	h.before = func(_ context.Context, op string) error {
 		if op == "buckets" {
 			return died
@@ -229,40 +230,40 @@ func TestHalfDeleted(t *testing.T) {
 		return nil
 	}
 	for _, id := range []string{"key", "ghost"} {
-		if err := lim.DeleteEntity(ctx, id, weir.DeleteOptions{}); !errors.Is(err, died) {
+		if err := admin.New(lim).Entities.Delete(ctx, id, admin.DeleteOptions{}); !errors.Is(err, died) {
 			t.Fatal(err)
 		}
 	}
 	h.before = nil
 
-	_, err := lim.Entity(ctx, "key")
+	_, err := admin.New(lim).Entities.Get(ctx, "key")
 	must(t, err)
-	_, err = lim.UpdateEntity(ctx, "key", weir.EntityUpdate{Name: new("x")})
+	_, err = admin.New(lim).Entities.Update(ctx, "key", admin.EntityUpdate{Name: new("x")})
 	if !errors.Is(err, weir.ErrConflict) || !strings.Contains(err.Error(), "being deleted") {
 		t.Errorf("update: %v", err)
 	}
-	wantConfigError(t, lim.CreateEntity(ctx, weir.Entity{ID: "new", Parent: "key"}), "parent")
-	_, err = lim.UpdateEntity(ctx, "bystander", weir.EntityUpdate{Parent: new("key")})
+	wantConfigError(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "new", Parent: "key"}), "parent")
+	_, err = admin.New(lim).Entities.Update(ctx, "bystander", admin.EntityUpdate{Parent: new("key")})
 	wantConfigError(t, err, "parent")
-	if err := lim.CreateEntity(ctx, weir.Entity{ID: "key"}); !errors.Is(err, weir.ErrExists) || !strings.Contains(err.Error(), "being deleted") {
+	if err := admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "key"}); !errors.Is(err, weir.ErrExists) || !strings.Contains(err.Error(), "being deleted") {
 		t.Errorf("create: %v", err)
 	}
 
-	if _, err := lim.Entity(ctx, "ghost"); !errors.Is(err, weir.ErrNotFound) {
+	if _, err := admin.New(lim).Entities.Get(ctx, "ghost"); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("what was never created: %v", err)
 	}
-	if _, err := lim.UpdateEntity(ctx, "ghost", weir.EntityUpdate{Name: new("x")}); !errors.Is(err, weir.ErrNotFound) {
+	if _, err := admin.New(lim).Entities.Update(ctx, "ghost", admin.EntityUpdate{Name: new("x")}); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("what was never created: %v", err)
 	}
-	wantConfigError(t, lim.CreateEntity(ctx, weir.Entity{ID: "new", Parent: "ghost"}), "parent")
+	wantConfigError(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "new", Parent: "ghost"}), "parent")
 	for _, id := range ids(t, lim, "") {
 		if id == "ghost" {
 			t.Error("what was never created is listed")
 		}
 	}
 	for _, id := range []string{"key", "ghost"} {
-		must(t, lim.DeleteEntity(ctx, id, weir.DeleteOptions{}))
-		must(t, lim.CreateEntity(ctx, weir.Entity{ID: id}))
+		must(t, admin.New(lim).Entities.Delete(ctx, id, admin.DeleteOptions{}))
+		must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: id}))
 	}
 }
 
@@ -277,10 +278,10 @@ func TestForeignCycle(t *testing.T) {
 			Value: fmt.Appendf(nil, `{"parent":%q,"cascade":true,"created":"2026-01-02T03:04:05Z"}`, parent),
 		}}))
 	}
-	wantConfigError(t, lim.CreateEntity(ctx, weir.Entity{ID: "new", Parent: "a"}), "parent")
-	wantConfigError(t, lim.DeleteEntity(ctx, "a", weir.DeleteOptions{Children: true}), "parent")
-	wantConfigError(t, lim.DeleteEntity(ctx, "a", weir.DeleteOptions{}), "entity") // clears its deletion mark
-	_, err := lim.UpdateEntity(ctx, "a", weir.EntityUpdate{Parent: new("")})       // repairs it
+	wantConfigError(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "new", Parent: "a"}), "parent")
+	wantConfigError(t, admin.New(lim).Entities.Delete(ctx, "a", admin.DeleteOptions{Children: true}), "parent")
+	wantConfigError(t, admin.New(lim).Entities.Delete(ctx, "a", admin.DeleteOptions{}), "entity") // clears its deletion mark
+	_, err := admin.New(lim).Entities.Update(ctx, "a", admin.EntityUpdate{Parent: new("")})       // repairs it
 	must(t, err)
-	must(t, lim.DeleteEntity(ctx, "a", weir.DeleteOptions{Children: true}))
+	must(t, admin.New(lim).Entities.Delete(ctx, "a", admin.DeleteOptions{Children: true}))
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -20,7 +21,7 @@ func chainOf(tb testing.TB, lim *weir.Limiter, prefix string, n int) {
 	parent := ""
 	for i := 1; i <= n; i++ {
 		id := fmt.Sprint(prefix, i)
-		must(tb, lim.CreateEntity(tb.Context(), weir.Entity{ID: id, Parent: parent, Cascade: true}))
+		must(tb, admin.New(lim).Entities.Create(tb.Context(), admin.Entity{ID: id, Parent: parent, Cascade: true}))
 		parent = id
 	}
 }
@@ -29,13 +30,13 @@ func TestMaxDepth(t *testing.T) {
 	t.Parallel()
 	move := func(id, parent string) func(context.Context, *weir.Limiter) error {
 		return func(ctx context.Context, l *weir.Limiter) error {
-			_, err := l.UpdateEntity(ctx, id, weir.EntityUpdate{Parent: &parent})
+			_, err := admin.New(l).Entities.Update(ctx, id, admin.EntityUpdate{Parent: &parent})
 			return err
 		}
 	}
 	create := func(parent string) func(context.Context, *weir.Limiter) error {
 		return func(ctx context.Context, l *weir.Limiter) error {
-			return l.CreateEntity(ctx, weir.Entity{ID: "new", Parent: parent})
+			return admin.New(l).Entities.Create(ctx, admin.Entity{ID: "new", Parent: parent})
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -68,12 +69,12 @@ func TestMaxDepth(t *testing.T) {
 			lim, ctx := limiterOn(t, st), t.Context()
 			chainOf(t, lim, "a", 8)
 			chainOf(t, lim, "b", 3)
-			must(t, lim.CreateEntity(ctx, weir.Entity{ID: "w"}))
+			must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "w"}))
 			for i := range 5 {
-				must(t, lim.CreateEntity(ctx, weir.Entity{ID: fmt.Sprint("w", i), Parent: "w"}))
+				must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: fmt.Sprint("w", i), Parent: "w"}))
 			}
-			must(t, lim.CreateEntity(ctx, weir.Entity{ID: "ww", Parent: "w3"}))
-			must(t, lim.CreateEntity(ctx, weir.Entity{ID: "c", Parent: "b2"}))
+			must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "ww", Parent: "w3"}))
+			must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "c", Parent: "b2"}))
 			before := parents(t, st)
 			writes := 0
 			err := tt.change(ctx, limiterOn(t, &commitSpy{st, func([]store.Write) { writes++ }}))
@@ -137,20 +138,20 @@ type op func(context.Context, *weir.Limiter) error
 
 func moveOp(id, parent string) op {
 	return func(ctx context.Context, l *weir.Limiter) error {
-		_, err := l.UpdateEntity(ctx, id, weir.EntityUpdate{Parent: &parent})
+		_, err := admin.New(l).Entities.Update(ctx, id, admin.EntityUpdate{Parent: &parent})
 		return err
 	}
 }
 
 func createOp(id, parent string) op {
 	return func(ctx context.Context, l *weir.Limiter) error {
-		return l.CreateEntity(ctx, weir.Entity{ID: id, Parent: parent})
+		return admin.New(l).Entities.Create(ctx, admin.Entity{ID: id, Parent: parent})
 	}
 }
 
 func deleteOp(id string, children bool) op {
 	return func(ctx context.Context, l *weir.Limiter) error {
-		return l.DeleteEntity(ctx, id, weir.DeleteOptions{Children: children})
+		return admin.New(l).Entities.Delete(ctx, id, admin.DeleteOptions{Children: children})
 	}
 }
 
@@ -313,11 +314,11 @@ func TestLeftMark(t *testing.T) {
 	if err := moveOp("b1", "a4")(ctx, limiterOn(t, h)); !errors.Is(err, died) {
 		t.Fatalf("the move: %v", err)
 	}
-	must(t, lim.CreateEntity(ctx, weir.Entity{ID: "new", Parent: "b3"}))
+	must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "new", Parent: "b3"}))
 	must(t, moveOp("b3", "a4")(ctx, lim))
 	must(t, moveOp("b1", "a4")(ctx, lim))
 	checkForest(t, parents(t, st))
-	must(t, lim.DeleteEntity(ctx, "a1", weir.DeleteOptions{Children: true}))
+	must(t, admin.New(lim).Entities.Delete(ctx, "a1", admin.DeleteOptions{Children: true}))
 	if left := parents(t, st); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -329,6 +330,6 @@ func TestCycle(t *testing.T) {
 	b := setup(t)
 	b.child("p", "")
 	b.child("e", "p")
-	_, err := b.UpdateEntity(b.ctx, "p", weir.EntityUpdate{Parent: new("e")})
+	_, err := b.admin.Entities.Update(b.ctx, "p", admin.EntityUpdate{Parent: new("e")})
 	wantConfigError(t, err, "parent")
 }

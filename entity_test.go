@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -21,9 +22,9 @@ func TestEntity(t *testing.T) {
 	t.Parallel()
 	lim, ctx := memoryLimiter(t), t.Context()
 	for _, id := range oddIDs {
-		want := weir.Entity{ID: id, Name: "n", Cascade: true, Metadata: map[string]string{id: "line\nbreak"}}
-		must(t, lim.CreateEntity(ctx, want))
-		got, err := lim.Entity(ctx, id)
+		want := admin.Entity{ID: id, Name: "n", Cascade: true, Metadata: map[string]string{id: "line\nbreak"}}
+		must(t, admin.New(lim).Entities.Create(ctx, want))
+		got, err := admin.New(lim).Entities.Get(ctx, id)
 		must(t, err)
 		if since := time.Since(got.Created); since < 0 || since > time.Minute {
 			t.Errorf("created %v ago", since)
@@ -32,7 +33,7 @@ func TestEntity(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%q: (-want +got)\n%s", id, diff)
 		}
-		if err := lim.CreateEntity(ctx, want); !errors.Is(err, weir.ErrExists) || !strings.Contains(err.Error(), fmt.Sprintf("%q", id)) {
+		if err := admin.New(lim).Entities.Create(ctx, want); !errors.Is(err, weir.ErrExists) || !strings.Contains(err.Error(), fmt.Sprintf("%q", id)) {
 			t.Errorf("%q again: %v", id, err)
 		}
 	}
@@ -41,56 +42,56 @@ func TestEntity(t *testing.T) {
 func TestEntityRefuses(t *testing.T) {
 	t.Parallel()
 	lim, ctx := memoryLimiter(t), t.Context()
-	must(t, lim.CreateEntity(ctx, weir.Entity{ID: "e"}))
+	must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "e"}))
 	for name, id := range badIDs {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			wantConfigError(t, lim.CreateEntity(ctx, weir.Entity{ID: id}), "entity")
-			wantConfigError(t, lim.DeleteEntity(ctx, id, weir.DeleteOptions{}), "entity")
-			_, err := lim.Entity(ctx, id)
+			wantConfigError(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: id}), "entity")
+			wantConfigError(t, admin.New(lim).Entities.Delete(ctx, id, admin.DeleteOptions{}), "entity")
+			_, err := admin.New(lim).Entities.Get(ctx, id)
 			wantConfigError(t, err, "entity")
-			_, err = lim.UpdateEntity(ctx, id, weir.EntityUpdate{})
+			_, err = admin.New(lim).Entities.Update(ctx, id, admin.EntityUpdate{})
 			wantConfigError(t, err, "entity")
 			if id == "" {
 				return // no parent
 			}
-			wantConfigError(t, lim.CreateEntity(ctx, weir.Entity{ID: "new", Parent: id}), "parent")
-			_, err = lim.UpdateEntity(ctx, "e", weir.EntityUpdate{Parent: &id})
+			wantConfigError(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "new", Parent: id}), "parent")
+			_, err = admin.New(lim).Entities.Update(ctx, "e", admin.EntityUpdate{Parent: &id})
 			wantConfigError(t, err, "parent")
-			_, err = lim.Entities(ctx, weir.EntityQuery{Parent: id})
+			_, err = admin.New(lim).Entities.List(ctx, admin.EntityQuery{Parent: id})
 			wantConfigError(t, err, "parent")
 		})
 	}
 	for name, tt := range map[string]struct {
-		entity weir.Entity
+		entity admin.Entity
 		field  string
 	}{
-		"missing parent":     {weir.Entity{Parent: "nobody"}, "parent"},
-		"its own parent":     {weir.Entity{Parent: "e"}, "parent"},
-		"long name":          {weir.Entity{Name: strings.Repeat("x", 257)}, "name"},
-		"name of two lines":  {weir.Entity{Name: "a\nb"}, "name"},
-		"invalid name":       {weir.Entity{Name: "\xff"}, "name"},
-		"much metadata":      {weir.Entity{Metadata: map[string]string{"k": strings.Repeat("x", 16<<10)}}, "metadata"},
-		"empty key":          {weir.Entity{Metadata: map[string]string{"": "v"}}, "metadata"},
-		"key with a control": {weir.Entity{Metadata: map[string]string{"\x00": "v"}}, "metadata"},
-		"invalid value":      {weir.Entity{Metadata: map[string]string{"k": "\xff"}}, "metadata.k"},
+		"missing parent":     {admin.Entity{Parent: "nobody"}, "parent"},
+		"its own parent":     {admin.Entity{Parent: "e"}, "parent"},
+		"long name":          {admin.Entity{Name: strings.Repeat("x", 257)}, "name"},
+		"name of two lines":  {admin.Entity{Name: "a\nb"}, "name"},
+		"invalid name":       {admin.Entity{Name: "\xff"}, "name"},
+		"much metadata":      {admin.Entity{Metadata: map[string]string{"k": strings.Repeat("x", 16<<10)}}, "metadata"},
+		"empty key":          {admin.Entity{Metadata: map[string]string{"": "v"}}, "metadata"},
+		"key with a control": {admin.Entity{Metadata: map[string]string{"\x00": "v"}}, "metadata"},
+		"invalid value":      {admin.Entity{Metadata: map[string]string{"k": "\xff"}}, "metadata.k"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			u := weir.EntityUpdate{Name: &tt.entity.Name, Parent: &tt.entity.Parent, Metadata: tt.entity.Metadata}
-			_, err := lim.UpdateEntity(ctx, "e", u)
+			u := admin.EntityUpdate{Name: &tt.entity.Name, Parent: &tt.entity.Parent, Metadata: tt.entity.Metadata}
+			_, err := admin.New(lim).Entities.Update(ctx, "e", u)
 			wantConfigError(t, err, tt.field)
 			tt.entity.ID = "new"
 			if tt.entity.Parent == "e" {
 				tt.entity.ID = "e"
 			}
-			wantConfigError(t, lim.CreateEntity(ctx, tt.entity), tt.field)
+			wantConfigError(t, admin.New(lim).Entities.Create(ctx, tt.entity), tt.field)
 		})
 	}
 	t.Cleanup(func() { // after all subtests
-		page, err := lim.Entities(context.Background(), weir.EntityQuery{})
-		if err != nil || len(page.Entities) != 1 {
-			t.Errorf("entities %v, error %v", page.Entities, err)
+		page, err := admin.New(lim).Entities.List(context.Background(), admin.EntityQuery{})
+		if err != nil || len(page.Items) != 1 {
+			t.Errorf("entities %v, error %v", page.Items, err)
 		}
 	})
 }
@@ -99,16 +100,16 @@ func TestEntityMissing(t *testing.T) {
 	t.Parallel()
 	lim, ctx := memoryLimiter(t), t.Context()
 	for name, l := range map[string]*weir.Limiter{"entity": lim, "namespace": lim.In("nowhere")} {
-		_, err := l.Entity(ctx, "nobody")
-		_, err2 := l.UpdateEntity(ctx, "nobody", weir.EntityUpdate{Name: new("x")})
-		err3 := l.DeleteEntity(ctx, "nobody", weir.DeleteOptions{})
+		_, err := admin.New(l).Entities.Get(ctx, "nobody")
+		_, err2 := admin.New(l).Entities.Update(ctx, "nobody", admin.EntityUpdate{Name: new("x")})
+		err3 := admin.New(l).Entities.Delete(ctx, "nobody", admin.DeleteOptions{})
 		for i, err := range []error{err, err2, err3} {
 			if !errors.Is(err, weir.ErrNotFound) {
 				t.Errorf("%s, call %d: %v", name, i, err)
 			}
 		}
 	}
-	if err := lim.In("nowhere").CreateEntity(ctx, weir.Entity{ID: "e"}); !errors.Is(err, weir.ErrNotFound) {
+	if err := admin.New(lim.In("nowhere")).Entities.Create(ctx, admin.Entity{ID: "e"}); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("create: %v", err)
 	}
 	if got := events(t, lim, ""); got != nil {
@@ -118,33 +119,33 @@ func TestEntityMissing(t *testing.T) {
 
 func TestUpdateEntity(t *testing.T) {
 	t.Parallel()
-	base := weir.Entity{ID: "e", Name: "n", Parent: "p", Cascade: true, Metadata: map[string]string{"k": "v"}}
+	base := admin.Entity{ID: "e", Name: "n", Parent: "p", Cascade: true, Metadata: map[string]string{"k": "v"}}
 	for name, tt := range map[string]struct {
-		update weir.EntityUpdate
-		want   func(*weir.Entity)
+		update admin.EntityUpdate
+		want   func(*admin.Entity)
 		events int
 	}{
-		"nothing":        {weir.EntityUpdate{}, func(*weir.Entity) {}, 0},
-		"the same":       {weir.EntityUpdate{Name: new("n"), Parent: new("p"), Cascade: new(true), Metadata: base.Metadata}, func(*weir.Entity) {}, 0},
-		"name":           {weir.EntityUpdate{Name: new("m")}, func(e *weir.Entity) { e.Name = "m" }, 1},
-		"no name":        {weir.EntityUpdate{Name: new("")}, func(e *weir.Entity) { e.Name = "" }, 1},
-		"parent":         {weir.EntityUpdate{Parent: new("q")}, func(e *weir.Entity) { e.Parent = "q" }, 1},
-		"no parent":      {weir.EntityUpdate{Parent: new("")}, func(e *weir.Entity) { e.Parent = "" }, 1},
-		"cascade":        {weir.EntityUpdate{Cascade: new(false)}, func(e *weir.Entity) { e.Cascade = false }, 1},
-		"metadata":       {weir.EntityUpdate{Metadata: map[string]string{"x": "y"}}, func(e *weir.Entity) { e.Metadata = map[string]string{"x": "y"} }, 1},
-		"empty metadata": {weir.EntityUpdate{Metadata: map[string]string{}}, func(e *weir.Entity) { e.Metadata = nil }, 1},
+		"nothing":        {admin.EntityUpdate{}, func(*admin.Entity) {}, 0},
+		"the same":       {admin.EntityUpdate{Name: new("n"), Parent: new("p"), Cascade: new(true), Metadata: base.Metadata}, func(*admin.Entity) {}, 0},
+		"name":           {admin.EntityUpdate{Name: new("m")}, func(e *admin.Entity) { e.Name = "m" }, 1},
+		"no name":        {admin.EntityUpdate{Name: new("")}, func(e *admin.Entity) { e.Name = "" }, 1},
+		"parent":         {admin.EntityUpdate{Parent: new("q")}, func(e *admin.Entity) { e.Parent = "q" }, 1},
+		"no parent":      {admin.EntityUpdate{Parent: new("")}, func(e *admin.Entity) { e.Parent = "" }, 1},
+		"cascade":        {admin.EntityUpdate{Cascade: new(false)}, func(e *admin.Entity) { e.Cascade = false }, 1},
+		"metadata":       {admin.EntityUpdate{Metadata: map[string]string{"x": "y"}}, func(e *admin.Entity) { e.Metadata = map[string]string{"x": "y"} }, 1},
+		"empty metadata": {admin.EntityUpdate{Metadata: map[string]string{}}, func(e *admin.Entity) { e.Metadata = nil }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			lim, ctx := memoryLimiter(t), t.Context()
-			must(t, lim.CreateEntity(ctx, weir.Entity{ID: "p"}))
-			must(t, lim.CreateEntity(ctx, weir.Entity{ID: "q"}))
-			must(t, lim.CreateEntity(ctx, base))
-			born, err := lim.Entity(ctx, "e")
+			must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "p"}))
+			must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "q"}))
+			must(t, admin.New(lim).Entities.Create(ctx, base))
+			born, err := admin.New(lim).Entities.Get(ctx, "e")
 			must(t, err)
-			returned, err := lim.UpdateEntity(ctx, "e", tt.update)
+			returned, err := admin.New(lim).Entities.Update(ctx, "e", tt.update)
 			must(t, err)
-			stored, err := lim.Entity(ctx, "e")
+			stored, err := admin.New(lim).Entities.Get(ctx, "e")
 			must(t, err)
 			want := base
 			want.Created = born.Created
@@ -152,7 +153,7 @@ func TestUpdateEntity(t *testing.T) {
 			if len(returned.Metadata) == 0 {
 				returned.Metadata = nil
 			}
-			if diff := cmp.Diff([]weir.Entity{want, want}, []weir.Entity{returned, stored}); diff != "" {
+			if diff := cmp.Diff([]admin.Entity{want, want}, []admin.Entity{returned, stored}); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 			if got := len(events(t, lim, "entity:e")) - 1; got != tt.events {
@@ -175,13 +176,13 @@ func TestUpdateEntity(t *testing.T) {
 func ids(tb testing.TB, lim *weir.Limiter, parent string) []string {
 	tb.Helper()
 	var out []string
-	for q := (weir.EntityQuery{Parent: parent, Max: 2}); ; {
-		page, err := lim.Entities(tb.Context(), q)
+	for q := (admin.EntityQuery{Parent: parent, Max: 2}); ; {
+		page, err := admin.New(lim).Entities.List(tb.Context(), q)
 		must(tb, err)
-		if len(page.Entities) > q.Max {
-			tb.Errorf("a page of %d", len(page.Entities))
+		if len(page.Items) > q.Max {
+			tb.Errorf("a page of %d", len(page.Items))
 		}
-		for _, e := range page.Entities {
+		for _, e := range page.Items {
 			out = append(out, e.ID)
 		}
 		if q.After = page.Next; q.After == "" {
@@ -194,11 +195,11 @@ func TestEntities(t *testing.T) {
 	t.Parallel()
 	lim, ctx := memoryLimiter(t), t.Context()
 	for i, id := range oddIDs {
-		e := weir.Entity{ID: id}
+		e := admin.Entity{ID: id}
 		if i > 0 {
 			e.Parent = oddIDs[0]
 		}
-		must(t, lim.CreateEntity(ctx, e))
+		must(t, admin.New(lim).Entities.Create(ctx, e))
 	}
 	want := slices.Sorted(slices.Values(oddIDs))
 	if got := ids(t, lim, ""); !slices.Equal(got, want) {
@@ -213,21 +214,21 @@ func TestEntities(t *testing.T) {
 	}
 	for _, prefix := range append([]string{"", "_", "none"}, oddIDs...) { // these are invalid as IDs, but valid as prefixes
 		want := slices.DeleteFunc(slices.Sorted(slices.Values(oddIDs)), func(id string) bool { return !strings.HasPrefix(id, prefix) })
-		page, err := lim.Entities(ctx, weir.EntityQuery{Prefix: prefix})
+		page, err := admin.New(lim).Entities.List(ctx, admin.EntityQuery{Prefix: prefix})
 		must(t, err)
-		if !slices.EqualFunc(page.Entities, want, func(e weir.Entity, id string) bool { return e.ID == id }) {
-			t.Errorf("that begin with %q: got %v, want %q", prefix, page.Entities, want)
+		if !slices.EqualFunc(page.Items, want, func(e admin.Entity, id string) bool { return e.ID == id }) {
+			t.Errorf("that begin with %q: got %v, want %q", prefix, page.Items, want)
 		}
 	}
 	for _, prefix := range []string{"\x00", "\xff", strings.Repeat("x", 257)} {
-		_, err := lim.Entities(ctx, weir.EntityQuery{Prefix: prefix})
+		_, err := admin.New(lim).Entities.List(ctx, admin.EntityQuery{Prefix: prefix})
 		wantConfigError(t, err, "prefix")
 	}
-	_, err := lim.Entities(ctx, weir.EntityQuery{After: "?"})
+	_, err := admin.New(lim).Entities.List(ctx, admin.EntityQuery{After: "?"})
 	if !errors.Is(err, weir.ErrBadCursor) {
 		t.Errorf("cursor: %v", err)
 	}
-	_, err = lim.Entities(ctx, weir.EntityQuery{Max: -1})
+	_, err = admin.New(lim).Entities.List(ctx, admin.EntityQuery{Max: -1})
 	wantConfigError(t, err, "max")
 }
 
@@ -235,7 +236,7 @@ func TestEntities(t *testing.T) {
 func TestCascadeFollowsAtOnce(t *testing.T) {
 	t.Parallel()
 	lim, ctx := memoryLimiter(t), t.Context()
-	must(t, lim.SetLimits(ctx, weir.Scope{Resource: "r"}, weir.PerHour("rph", 10)))
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "r"}, weir.PerHour("rph", 10)))
 	charged := func(want ...string) {
 		t.Helper()
 		lease, err := lim.Acquire(ctx, weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"rph": 1}})
@@ -248,28 +249,28 @@ func TestCascadeFollowsAtOnce(t *testing.T) {
 			t.Errorf("charged %q, want %q", got, want)
 		}
 	}
-	update := func(id string, u weir.EntityUpdate) {
+	update := func(id string, u admin.EntityUpdate) {
 		t.Helper()
-		_, err := lim.UpdateEntity(ctx, id, u)
+		_, err := admin.New(lim).Entities.Update(ctx, id, u)
 		must(t, err)
 	}
 	charged("e") // never created
-	must(t, lim.CreateEntity(ctx, weir.Entity{ID: "top"}))
-	must(t, lim.CreateEntity(ctx, weir.Entity{ID: "p", Parent: "top"}))
-	must(t, lim.CreateEntity(ctx, weir.Entity{ID: "q"}))
-	must(t, lim.CreateEntity(ctx, weir.Entity{ID: "e", Parent: "p"}))
+	must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "top"}))
+	must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "p", Parent: "top"}))
+	must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "q"}))
+	must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "e", Parent: "p"}))
 	charged("e")
-	update("e", weir.EntityUpdate{Cascade: new(true)})
+	update("e", admin.EntityUpdate{Cascade: new(true)})
 	charged("e", "p")
-	update("p", weir.EntityUpdate{Cascade: new(true)})
+	update("p", admin.EntityUpdate{Cascade: new(true)})
 	charged("e", "p", "top")
-	update("e", weir.EntityUpdate{Parent: new("q")})
+	update("e", admin.EntityUpdate{Parent: new("q")})
 	charged("e", "q")
-	update("e", weir.EntityUpdate{Parent: new("")})
+	update("e", admin.EntityUpdate{Parent: new("")})
 	charged("e")
-	update("e", weir.EntityUpdate{Parent: new("p")})
+	update("e", admin.EntityUpdate{Parent: new("p")})
 	charged("e", "p", "top")
-	must(t, lim.DeleteEntity(ctx, "e", weir.DeleteOptions{}))
+	must(t, admin.New(lim).Entities.Delete(ctx, "e", admin.DeleteOptions{}))
 	charged("e")
 }
 
@@ -284,7 +285,7 @@ func TestConcurrentCreate(t *testing.T) {
 		lim := limiterOn(t, st)
 		wg.Go(func() {
 			for j := range 20 {
-				err := lim.CreateEntity(t.Context(), weir.Entity{ID: fmt.Sprint("e", j), Name: fmt.Sprint(i)})
+				err := admin.New(lim).Entities.Create(t.Context(), admin.Entity{ID: fmt.Sprint("e", j), Name: fmt.Sprint(i)})
 				mu.Lock()
 				switch {
 				case err == nil:
@@ -310,18 +311,18 @@ func TestConcurrentUpdate(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)
 	lim := limiterOn(t, st)
-	must(t, lim.CreateEntity(t.Context(), weir.Entity{ID: "e"}))
+	must(t, admin.New(lim).Entities.Create(t.Context(), admin.Entity{ID: "e"}))
 	var wg sync.WaitGroup
-	for _, u := range []weir.EntityUpdate{{Name: new("n")}, {Cascade: new(true)}, {Metadata: map[string]string{"k": "v"}}} {
+	for _, u := range []admin.EntityUpdate{{Name: new("n")}, {Cascade: new(true)}, {Metadata: map[string]string{"k": "v"}}} {
 		other := limiterOn(t, st)
 		wg.Go(func() {
-			if _, err := other.UpdateEntity(t.Context(), "e", u); err != nil {
+			if _, err := admin.New(other).Entities.Update(t.Context(), "e", u); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	got, err := lim.Entity(t.Context(), "e")
+	got, err := admin.New(lim).Entities.Get(t.Context(), "e")
 	must(t, err)
 	if got.Name != "n" || !got.Cascade || got.Metadata["k"] != "v" {
 		t.Errorf("got %+v", got)

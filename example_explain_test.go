@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // Explain why a request is refused: where its limits come from, and which one binds.
@@ -13,10 +14,10 @@ func ExampleLimiter_Explain() {
 	lim := exampleLimiter()
 	defer lim.Close()
 	for _, err := range []error{
-		lim.CreateEntity(ctx, weir.Entity{ID: "org-1"}),
-		lim.CreateEntity(ctx, weir.Entity{ID: "key-alice", Parent: "org-1", Cascade: true}),
-		lim.SetLimits(ctx, weir.Scope{Resource: "gpt-4"}, weir.PerDay("tpd", 5000)),
-		lim.SetLimits(ctx, weir.Scope{Entity: "org-1"}, weir.PerDay("tpd", 8000)),
+		admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "org-1"}),
+		admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "key-alice", Parent: "org-1", Cascade: true}),
+		admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "gpt-4"}, weir.PerDay("tpd", 5000)),
+		admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: "org-1"}, weir.PerDay("tpd", 8000)),
 	} {
 		if err != nil {
 			fmt.Println(err)

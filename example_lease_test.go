@@ -8,33 +8,9 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
-
-// A parent is charged together with its children, and refuses for all of them.
-func ExampleEntity() {
-	ctx := context.Background()
-	lim := exampleLimiter()
-	defer lim.Close()
-	for _, e := range []weir.Entity{{ID: "project"}, {ID: "key-1", Parent: "project", Cascade: true}, {ID: "key-2", Parent: "project", Cascade: true}} {
-		if err := lim.CreateEntity(ctx, e); err != nil {
-			fmt.Println(err)
-			return
-		}
-	}
-	if err := lim.SetLimits(ctx, weir.Scope{Entity: "project", Resource: "gpt-4"}, weir.PerMinute("rpm", 2)); err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, key := range []string{"key-1", "key-2", "key-2"} {
-		_, err := lim.Acquire(ctx, weir.Request{Entity: key, Resource: "gpt-4", Tokens: weir.Tokens{"rpm": 1}})
-		fmt.Println(key, err)
-	}
-	// Output:
-	// key-1 <nil>
-	// key-2 <nil>
-	// key-2 limit exceeded: rpm of project on gpt-4 has 0 of 2 available, 1 requested; retry in 30s
-}
 
 // Work that uses more than it asked for goes into debt, which holds the next request back.
 func ExampleLease_Adjust() {
@@ -159,7 +135,7 @@ func ExampleObserver() {
 	}
 	defer lim.Close()
 	ctx := context.Background()
-	if err := lim.SetLimits(ctx, weir.Scope{}, weir.PerHour("rph", 1)); err != nil {
+	if err := admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerHour("rph", 1)); err != nil {
 		fmt.Println(err)
 		return
 	}

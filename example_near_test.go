@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -22,11 +23,11 @@ func ExampleObserver_nearLimit() {
 		return
 	}
 	defer lim.Close()
-	if err := lim.SetLimits(ctx, weir.Scope{}, weir.PerDay("tpd", 1000)); err != nil {
+	if err := admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerDay("tpd", 1000)); err != nil {
 		fmt.Println(err)
 		return
 	}
-	if err := lim.SetNearLimit(ctx, weir.Thresholds{50, 90}); err != nil {
+	if err := admin.New(lim).Limits.SetNearLimit(ctx, admin.Thresholds{50, 90}); err != nil {
 		fmt.Println(err)
 		return
 	}

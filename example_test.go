@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -17,7 +18,7 @@ func exampleLimiter() *weir.Limiter {
 	if err != nil {
 		panic(err)
 	}
-	err = lim.SetLimits(context.Background(), weir.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 60), weir.PerMinute("tpm", 50_000))
+	err = admin.New(lim).Limits.Set(context.Background(), admin.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 60), weir.PerMinute("tpm", 50_000))
 	if err != nil {
 		panic(err)
 	}
@@ -140,7 +141,7 @@ func ExampleLimiter_AcquireAll() {
 	ctx := context.Background()
 	lim := exampleLimiter()
 	defer lim.Close()
-	if err := lim.SetLimits(ctx, weir.Scope{Resource: "search"}, weir.PerMinute("rpm", 1)); err != nil {
+	if err := admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "search"}, weir.PerMinute("rpm", 1)); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -168,7 +169,7 @@ func ExampleLimiter_Allow() {
 	ctx := context.Background()
 	lim := exampleLimiter()
 	defer lim.Close()
-	if err := lim.SetLimits(ctx, weir.Scope{Entity: "key-bob"}, weir.PerSecond("rps", 2)); err != nil {
+	if err := admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: "key-bob"}, weir.PerSecond("rps", 2)); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -238,7 +239,7 @@ func ExampleLimiter_In() {
 	ctx := context.Background()
 	lim := exampleLimiter()
 	defer lim.Close()
-	if _, err := lim.CreateNamespace(ctx, "tenant-alpha"); err != nil {
+	if _, err := admin.New(lim).Namespaces.Create(ctx, "tenant-alpha"); err != nil {
 		fmt.Println(err)
 		return
 	}

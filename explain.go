@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -31,7 +32,15 @@ type Explanation struct {
 	Cached time.Duration
 	// Manifests holds the last revision of each manifest that declares something in this explanation, except manifests
 	// that were never applied to the end.
-	Manifests []Revision
+	Manifests []ExplainedManifest
+}
+
+// ExplainedManifest is the last revision of a manifest.
+type ExplainedManifest struct {
+	Manifest string // its name
+	Revision int    // 1, 2, …
+	At       time.Time
+	By       string // who applied it
 }
 
 // ExplainedEntity is one entity of a chain.
@@ -291,19 +300,22 @@ func (e *explainer) addManifests(ctx context.Context) error {
 	}
 	keys := make([]store.Key, len(e.manifests))
 	for i, name := range e.manifests {
-		keys[i] = manifestKey(id, name)
+		keys[i] = record.ManifestKey(id, name)
 	}
 	got, err := e.lim.store.Get(ctx, keys...)
 	if err != nil {
 		return err
 	}
 	for _, r := range got.Records {
-		m, err := manifestOf(r)
-		if err != nil {
+		if r.Version == 0 {
+			continue
+		}
+		var m record.Manifest
+		if err := record.Decode(r, &m); err != nil {
 			return err
 		}
-		if m.Last.Revision > 0 {
-			e.x.Manifests = append(e.x.Manifests, m.Last)
+		if m.Revision > 0 {
+			e.x.Manifests = append(e.x.Manifests, ExplainedManifest{r.Key.ID, m.Revision, m.At, m.By})
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
 )
 
@@ -64,8 +65,8 @@ func TestExplainLevels(t *testing.T) {
 	want("default", "-entity +entity-default resource system")
 	b.set("alice", "api", rpm)
 	want("entity", "+entity entity-default resource system")
-	must(t, b.DeleteLimits(b.ctx, weir.Scope{Entity: "alice"}))
-	must(t, b.DeleteLimits(b.ctx, weir.Scope{Resource: "api"}))
+	must(t, b.admin.Limits.Delete(b.ctx, admin.Scope{Entity: "alice"}))
+	must(t, b.admin.Limits.Delete(b.ctx, admin.Scope{Resource: "api"}))
 	want("entity alone", "+entity -entity-default -resource system")
 
 	x, err := b.Explain(b.ctx, weir.Request{Entity: "alice", Resource: "api", Limits: []weir.Limit{weir.PerDay("rpd", 5)}})
@@ -80,7 +81,7 @@ func TestExplainChain(t *testing.T) {
 	b := setup(t)
 	b.chain("alice", "team", "org")
 	cascade := false
-	_, err := b.UpdateEntity(b.ctx, "team", weir.EntityUpdate{Cascade: &cascade})
+	_, err := b.admin.Entities.Update(b.ctx, "team", admin.EntityUpdate{Cascade: &cascade})
 	must(t, err)
 	b.set("alice", "api", weir.PerMinute("rpm", 100), weir.PerMinute("tpm", 1000))
 	b.set("team", "api", weir.PerMinute("rpm", 10))
@@ -138,16 +139,16 @@ func TestExplainEnforce(t *testing.T) {
 func TestExplainManifests(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	lock, err := b.LockManifest(b.ctx, "plans", time.Minute)
+	lock, err := b.admin.Manifests.Lock(b.ctx, "plans", time.Minute)
 	must(t, err)
-	mark := &weir.Managed{Manifest: "plans", Hash: "x"}
-	for _, err := range b.Declare(b.ctx, []weir.DeclaredChange{
-		{After: weir.Declared{Limits: &weir.ScopedLimits{Scope: weir.Scope{Resource: "api"}, Limits: []weir.Limit{weir.PerMinute("rpm", 2)}, Managed: mark}}},
-		{After: weir.Declared{Entity: &weir.Entity{ID: "alice", Managed: &weir.Managed{Manifest: "people"}}}},
+	mark := &admin.Managed{Manifest: "plans", Hash: "x"}
+	for _, err := range b.admin.Manifests.Declare(b.ctx, []admin.DeclaredChange{
+		{After: admin.Declared{Limits: &admin.ScopedLimits{Scope: admin.Scope{Resource: "api"}, Limits: []weir.Limit{weir.PerMinute("rpm", 2)}, Managed: mark}}},
+		{After: admin.Declared{Entity: &admin.Entity{ID: "alice", Managed: &admin.Managed{Manifest: "people"}}}},
 	}) {
 		must(t, err)
 	}
-	_, err = lock.Record(weir.WithPrincipal(b.ctx, "ci"), weir.Revision{Hash: "h"}, []byte("text"))
+	_, err = lock.Record(admin.WithPrincipal(b.ctx, "ci"), admin.Revision{Hash: "h"}, []byte("text"))
 	must(t, err)
 
 	x := b.explained("alice", nil)
@@ -209,7 +210,7 @@ func TestExplainStale(t *testing.T) {
 func TestExplainUnavailable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	must(t, b.SetOnUnavailable(b.ctx, weir.Scope{}, weir.OnUnavailableAllow))
+	must(t, b.admin.Limits.SetOnUnavailable(b.ctx, admin.Scope{}, weir.OnUnavailableAllow))
 	b.set("", "", weir.PerMinute("rpm", 5))
 	x := b.explained("alice", nil)
 	if x.OnUnavailable != weir.OnUnavailableAllow || x.OnUnavailableFrom != "system" {

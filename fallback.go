@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/outage"
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -83,7 +84,8 @@ func triage(ctx context.Context, err error) (trouble bool, _ error) {
 	case errors.As(err, &config), errors.As(err, &none), errors.Is(err, ErrExceedsBurst), errors.Is(err, ErrNotFound),
 		errors.Is(err, ErrClosed), errors.Is(err, policy.ErrNoShare):
 		return false, err
-	case errors.Is(err, errUnreadable), errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrDuplicateBucket):
+	case errors.Is(err, record.ErrUnreadable), errors.Is(err, store.ErrInvalid),
+		errors.Is(err, store.ErrDuplicateBucket):
 		return false, err // the store did answer: a bad record, or a bug in weir, must not admit
 	case errors.Is(err, store.ErrTooManyOverrides):
 		return false, &ConfigError{Field: "limits", Reason: err.Error()}

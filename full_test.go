@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -17,7 +18,7 @@ func TestFullStoreAdmitsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = lim.Close() })
-	if err := lim.SetLimits(t.Context(), weir.Scope{}, weir.PerDay("rpm", 2)); err != nil {
+	if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerDay("rpm", 2)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {

@@ -88,13 +88,13 @@ func TestNeverOverAdmits(t *testing.T) {
 
 	// The count equals the tokens kept; once refilled, the buckets hold one burst and not a token more.
 	for i, child := range children {
-		bucket, err := b.Bucket(b.ctx, child, "api")
+		bucket, err := b.admin.Buckets.Get(b.ctx, child, "api")
 		must(t, err)
 		if n := bucket.Limits[0].Debited - bucket.Limits[0].Returned; n != kept[i].Load() {
 			t.Errorf("%s: %d were counted, %d kept", child, n, kept[i].Load())
 		}
 	}
-	bucket, err := b.Bucket(b.ctx, "parent", "api")
+	bucket, err := b.admin.Buckets.Get(b.ctx, "parent", "api")
 	must(t, err)
 	if n := bucket.Limits[0].Debited - bucket.Limits[0].Returned; n != total {
 		t.Errorf("parent: %d were counted, %d kept", n, total)
@@ -257,7 +257,7 @@ func life(t *testing.T, r *rand.Rand) {
 // counters returns the totals debited from and returned to the bucket of "e", on its own limit.
 func counters(t *testing.T, b *bundle) (sums [2]int64) {
 	t.Helper()
-	bucket, err := b.Bucket(context.WithoutCancel(b.ctx), "e", "api")
+	bucket, err := b.admin.Buckets.Get(context.WithoutCancel(b.ctx), "e", "api")
 	if errors.Is(err, weir.ErrNotFound) {
 		return sums
 	}

@@ -150,6 +150,12 @@ func publicLimit(l record.Limit) Limit {
 	}
 }
 
+// Validate reports what is wrong with a limit, as a [*ConfigError].
+func (l Limit) Validate() error {
+	_, err := l.record().Validate()
+	return publicError(err)
+}
+
 // validate returns the limit with its burst filled in, or a ConfigError that names the field.
 func (l Limit) validate() (Limit, error) {
 	r, err := l.record().Validate()

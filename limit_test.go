@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 func TestParseLimit(t *testing.T) {
@@ -104,13 +105,13 @@ func TestLimitBounds(t *testing.T) {
 	} {
 		l := good
 		tt.spoil(&l)
-		wantConfigError(t, b.SetLimits(b.ctx, weir.Scope{}, l), tt.field)
+		wantConfigError(t, b.admin.Limits.Set(b.ctx, admin.Scope{}, l), tt.field)
 		_, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api", Limits: []weir.Limit{l}})
 		wantConfigError(t, err, tt.field)
 	}
-	wantConfigError(t, b.SetLimits(b.ctx, weir.Scope{}), "limits")
-	wantConfigError(t, b.SetLimits(b.ctx, weir.Scope{}, good, good), "limits")
-	_, err := b.Limits(b.ctx, weir.Scope{})
+	wantConfigError(t, b.admin.Limits.Set(b.ctx, admin.Scope{}), "limits")
+	wantConfigError(t, b.admin.Limits.Set(b.ctx, admin.Scope{}, good, good), "limits")
+	_, err := b.admin.Limits.Get(b.ctx, admin.Scope{})
 	wantErr(t, err, weir.ErrNotFound)
 
 	for i, l := range []weir.Limit{ // at the bounds
@@ -119,7 +120,7 @@ func TestLimitBounds(t *testing.T) {
 		{Name: "rpm", Amount: 4_000_000 * 366 * 24 * 3600, Period: 366 * 24 * time.Hour},
 		{Name: "rpm", Amount: 1, Period: time.Microsecond},
 	} {
-		must(t, b.SetLimits(b.ctx, weir.Scope{}, l))
+		must(t, b.admin.Limits.Set(b.ctx, admin.Scope{}, l))
 		b.take(fmt.Sprint("e", i), one)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -19,7 +20,7 @@ func BenchmarkRemote(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { _ = lim.Close() })
-		if err := lim.SetLimits(b.Context(), weir.Scope{}, weir.PerSecond("rps", 1_000_000), weir.PerMinute("tpm", 60_000_000)); err != nil {
+		if err := admin.New(lim).Limits.Set(b.Context(), admin.Scope{}, weir.PerSecond("rps", 1_000_000), weir.PerMinute("tpm", 60_000_000)); err != nil {
 			b.Fatal(err)
 		}
 		b.Run("allow/"+string(how), func(b *testing.B) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -24,7 +25,7 @@ func TestLocalFlaps(t *testing.T) {
 				o := &outage{Store: memory.New(nil)}
 				fleet, end := fleetOfTwo(t, o, time.Hour)
 				defer end()
-				must(t, fleet[0].SetLimits(t.Context(), weir.Scope{}, weir.PerSecond("rps", rate)))
+				must(t, admin.New(fleet[0]).Limits.Set(t.Context(), admin.Scope{}, weir.PerSecond("rps", rate)))
 				began := time.Now()
 				admitted, degraded := 0, 0
 				for since := time.Duration(0); since < 2*time.Minute; since = time.Since(began) {

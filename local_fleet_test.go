@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
@@ -75,7 +76,7 @@ func TestFleetOutage(t *testing.T) {
 				must(t, lim.Close())
 			}
 		}()
-		must(t, fleet[0].SetLimits(t.Context(), weir.Scope{}, weir.PerMinute("rpm", limit)))
+		must(t, admin.New(fleet[0]).Limits.Set(t.Context(), admin.Scope{}, weir.PerMinute("rpm", limit)))
 
 		var admitted, other atomic.Int64
 		ctx, stop := context.WithCancel(t.Context())
@@ -185,7 +186,7 @@ func TestFleetRestarts(t *testing.T) {
 		for i := range fleet {
 			fleet[i] = begin()
 		}
-		must(t, fleet[0].SetLimits(t.Context(), weir.Scope{}, weir.PerMinute("rpm", limit)))
+		must(t, admin.New(fleet[0]).Limits.Set(t.Context(), admin.Scope{}, weir.PerMinute("rpm", limit)))
 		admitted := 0
 		ask := func(lim *weir.Limiter) {
 			if _, err := lim.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api", Tokens: one}); err == nil {

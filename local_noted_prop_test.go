@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -28,7 +29,7 @@ func TestNotedAnyhow(t *testing.T) {
 			set := make([]weir.OnUnavailable, len(scopes)) // from the most general scope to the most specific
 			for _, s := range steps {
 				level, policy, then := s%4, policies[s/4%4], s/16
-				must(t, b.SetOnUnavailable(b.ctx, scopes[level], policy))
+				must(t, b.admin.Limits.SetOnUnavailable(b.ctx, scopes[level], policy))
 				set[level] = policy
 				if then == 0 {
 					continue
@@ -87,7 +88,7 @@ func TestFlapsAndChanges(t *testing.T) {
 				if outcome > 0 {
 					w.fails.Store(&fails)
 				}
-				_ = fleet[by].SetLimits(t.Context(), weir.Scope{}, weir.PerSecond("rps", rate))
+				_ = admin.New(fleet[by]).Limits.Set(t.Context(), admin.Scope{}, weir.PerSecond("rps", rate))
 				w.fails.Store(nil)
 			}
 			const most = 20

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -45,7 +46,7 @@ func otherwise(b *bundle, change func(other *bundle)) {
 	change(other)
 }
 
-var scopes = []weir.Scope{{}, {Resource: "api"}, {Entity: "alice"}, {Entity: "alice", Resource: "api"}}
+var scopes = []admin.Scope{{}, {Resource: "api"}, {Entity: "alice"}, {Entity: "alice", Resource: "api"}}
 
 // A process knows what was set through it, also in an outage that begins right afterwards, whether or not it has used it
 // in a decision.
@@ -92,15 +93,15 @@ func TestNotedLimits(t *testing.T) {
 			b.take("alice", nil)
 			b.set(scope.Entity, scope.Resource, weir.PerHour("rpm", 7))
 			burst(7)
-			was, err := b.Limits(b.ctx, scope)
+			was, err := b.admin.Limits.Get(b.ctx, scope)
 			must(t, err)
-			must(t, b.ReplaceLimits(b.ctx, was, weir.PerHour("rpm", 9)))
+			must(t, b.admin.Limits.Replace(b.ctx, was, weir.PerHour("rpm", 9)))
 			burst(9)
 			b.says(scope.Entity, scope.Resource, weir.OnUnavailableLocal) // the record itself stays
-			if scope == (weir.Scope{}) {
+			if scope == (admin.Scope{}) {
 				return
 			}
-			must(t, b.DeleteLimits(b.ctx, scope))
+			must(t, b.admin.Limits.Delete(b.ctx, scope))
 			burst(100)
 			b.says(scope.Entity, scope.Resource, weir.OnUnavailableDefault)
 			burst(100)
@@ -111,13 +112,13 @@ func TestNotedLimits(t *testing.T) {
 }
 
 // declare sets one record, as a manifest does.
-func declare(b *bundle, scope weir.Scope, u weir.OnUnavailable, limits ...weir.Limit) error {
+func declare(b *bundle, scope admin.Scope, u weir.OnUnavailable, limits ...weir.Limit) error {
 	b.t.Helper()
-	before, err := b.Declared(b.ctx, scope)
+	before, err := b.admin.Manifests.Declared(b.ctx, scope)
 	must(b.t, err)
 	after := declaredLimits(scope, "m", limits...)
 	after.Limits.OnUnavailable = u
-	return b.Declare(b.ctx, []weir.DeclaredChange{{Before: before, After: after}})[0]
+	return b.admin.Manifests.Declare(b.ctx, []admin.DeclaredChange{{Before: before, After: after}})[0]
 }
 
 func TestNotedManifest(t *testing.T) {
@@ -158,7 +159,7 @@ func TestNotedInDoubt(t *testing.T) {
 					b.says(scope.Entity, scope.Resource, weir.OnUnavailableLocal)
 					b.take("alice", nil)
 					w.fails.Store(&fails)
-					if err := b.SetOnUnavailable(b.ctx, scope, is); err == nil {
+					if err := b.admin.Limits.SetOnUnavailable(b.ctx, scope, is); err == nil {
 						t.Errorf("%s, %+v: no error", name, scope)
 					}
 					w.fails.Store(nil)
@@ -204,10 +205,10 @@ func TestNotedParents(t *testing.T) {
 		for _, e := range []string{"a", "b", "child"} {
 			b.take(e, nil)
 		}
-		must(t, b.CreateEntity(b.ctx, weir.Entity{ID: "child", Parent: "a", Cascade: true}))
+		must(t, b.admin.Entities.Create(b.ctx, admin.Entity{ID: "child", Parent: "a", Cascade: true}))
 		charged("a", "child", "org")
 		in := func(parent string, cascade bool) {
-			_, err := b.UpdateEntity(b.ctx, "child", weir.EntityUpdate{Parent: &parent, Cascade: &cascade})
+			_, err := b.admin.Entities.Update(b.ctx, "child", admin.EntityUpdate{Parent: &parent, Cascade: &cascade})
 			must(t, err)
 		}
 		in("b", true)
@@ -223,10 +224,10 @@ func TestNotedParents(t *testing.T) {
 func TestNotedNamespace(t *testing.T) {
 	t.Parallel()
 	changing(t, func(b *bundle, _ *writes) {
-		_, err := b.CreateNamespace(b.ctx, "tenant")
+		_, err := b.admin.Namespaces.Create(b.ctx, "tenant")
 		must(t, err)
 		tenant := b.In("tenant")
-		must(t, tenant.SetLimits(b.ctx, weir.Scope{}, weir.PerHour("rpm", 10)))
+		must(t, admin.New(tenant).Limits.Set(b.ctx, admin.Scope{}, weir.PerHour("rpm", 10)))
 		ask := func() error {
 			_, err := b.In("tenant").Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
 			return err
@@ -236,7 +237,7 @@ func TestNotedNamespace(t *testing.T) {
 		b.fake.does(recovers)
 		time.Sleep(time.Minute) // real time: none; this is a bubble
 		must(t, ask())
-		must(t, b.DeleteNamespace(b.ctx, "tenant"))
+		must(t, b.admin.Namespaces.Delete(b.ctx, "tenant"))
 		b.fake.does(dark)
 		wantErr(t, ask(), weir.ErrUnavailable)
 		time.Sleep(time.Hour) // real time: none; this is a bubble

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -73,10 +74,10 @@ func TestLocalOwedToPurged(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
 		create := func() *weir.Limiter {
-			_, err := b.CreateNamespace(b.ctx, "tenant")
+			_, err := b.admin.Namespaces.Create(b.ctx, "tenant")
 			must(t, err)
 			lim := b.In("tenant")
-			must(t, lim.SetLimits(b.ctx, weir.Scope{}, sluggish(100)))
+			must(t, admin.New(lim).Limits.Set(b.ctx, admin.Scope{}, sluggish(100)))
 			return lim
 		}
 		take := func(lim *weir.Limiter, n int64) error {
@@ -87,8 +88,8 @@ func TestLocalOwedToPurged(t *testing.T) {
 		must(t, take(lim, 0))
 		b.fake.does(takesAreDark)
 		must(t, take(lim, 60))
-		must(t, b.DeleteNamespace(b.ctx, "tenant"))
-		must(t, b.PurgeNamespace(b.ctx, "tenant"))
+		must(t, b.admin.Namespaces.Delete(b.ctx, "tenant"))
+		must(t, b.admin.Namespaces.Purge(b.ctx, "tenant"))
 		lim = create()
 		b.fake.does(recovers)
 		must(t, take(lim, 0))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/testkit/redistest"
 	"github.com/weirlimits/weir/store/redis"
@@ -32,7 +33,7 @@ func TestRedisOutage(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, lim.Close()) }()
 	const rate = 1000 // per second, and the burst
-	must(t, lim.SetLimits(t.Context(), weir.Scope{}, weir.PerSecond("rps", rate)))
+	must(t, admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerSecond("rps", rate)))
 
 	var admitted, degraded, unanswered atomic.Int64
 	var stop atomic.Bool

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -15,15 +16,15 @@ import (
 func fillNamespace(tb testing.TB, st store.Store, name string, n int) string {
 	tb.Helper()
 	ctx, lim := tb.Context(), limiterOn(tb, st)
-	ns, err := lim.CreateNamespace(ctx, name)
+	ns, err := admin.New(lim).Namespaces.Create(ctx, name)
 	must(tb, err)
 	in := lim.In(name)
-	must(tb, in.SetLimits(ctx, weir.Scope{}, weir.PerHour("rph", 9)))
+	must(tb, admin.New(in).Limits.Set(ctx, admin.Scope{}, weir.PerHour("rph", 9)))
 	for i := range n {
 		id := fmt.Sprint("e", i)
-		must(tb, in.CreateEntity(ctx, weir.Entity{ID: id}))
-		must(tb, in.SetLimits(ctx, weir.Scope{Entity: id}, weir.PerHour("rph", 8)))
-		must(tb, in.SetLimits(ctx, weir.Scope{Resource: id}, weir.PerHour("rph", 7)))
+		must(tb, admin.New(in).Entities.Create(ctx, admin.Entity{ID: id}))
+		must(tb, admin.New(in).Limits.Set(ctx, admin.Scope{Entity: id}, weir.PerHour("rph", 8)))
+		must(tb, admin.New(in).Limits.Set(ctx, admin.Scope{Resource: id}, weir.PerHour("rph", 7)))
 		allowed(tb, in, id, "r", true)
 	}
 	return ns.ID
@@ -42,12 +43,12 @@ func holds(tb testing.TB, st store.Store, id string) (n int) {
 	return n + len(page.States)
 }
 
-func orphans(tb testing.TB, lim *weir.Limiter) (out []weir.Namespace) {
+func orphans(tb testing.TB, lim *weir.Limiter) (out []admin.Namespace) {
 	tb.Helper()
-	for q := (weir.NamespaceQuery{Max: 2}); ; {
-		page, err := lim.OrphanNamespaces(tb.Context(), q)
+	for q := (admin.NamespaceQuery{Max: 2}); ; {
+		page, err := admin.New(lim).Namespaces.Orphans(tb.Context(), q)
 		must(tb, err)
-		out = append(out, page.Namespaces...)
+		out = append(out, page.Items...)
 		if q.After = page.Next; q.After == "" {
 			return out
 		}
@@ -60,14 +61,14 @@ func TestPurgeNamespace(t *testing.T) {
 	lim, ctx := limiterOn(t, st), t.Context()
 	id, other := fillNamespace(t, st, "alpha", 40), fillNamespace(t, st, "beta", 3)
 	before := holds(t, st, other)
-	wantConfigError(t, lim.PurgeNamespace(ctx, "alpha"), "namespace")
-	wantConfigError(t, lim.PurgeNamespace(ctx, id), "namespace")
-	must(t, lim.DeleteNamespace(ctx, "alpha"))
-	wantConfigError(t, lim.PurgeNamespace(ctx, id), "namespace")
+	wantConfigError(t, admin.New(lim).Namespaces.Purge(ctx, "alpha"), "namespace")
+	wantConfigError(t, admin.New(lim).Namespaces.Purge(ctx, id), "namespace")
+	must(t, admin.New(lim).Namespaces.Delete(ctx, "alpha"))
+	wantConfigError(t, admin.New(lim).Namespaces.Purge(ctx, id), "namespace")
 	if got := holds(t, st, id); got != 40*3+1+40+40*3+1 {
 		t.Errorf("deleted: %d records and buckets", got)
 	}
-	must(t, lim.PurgeNamespace(ctx, "alpha"))
+	must(t, admin.New(lim).Namespaces.Purge(ctx, "alpha"))
 	if got := holds(t, st, id); got != 0 {
 		t.Errorf("purged: %d records and buckets", got)
 	}
@@ -75,11 +76,11 @@ func TestPurgeNamespace(t *testing.T) {
 		t.Errorf("the other one: %d records and buckets, had %d", got, before)
 	}
 	for _, again := range []string{"alpha", id} {
-		if err := lim.PurgeNamespace(ctx, again); !errors.Is(err, weir.ErrNotFound) {
+		if err := admin.New(lim).Namespaces.Purge(ctx, again); !errors.Is(err, weir.ErrNotFound) {
 			t.Errorf("purge %s again: %v", again, err)
 		}
 	}
-	if _, err := lim.RecoverNamespace(ctx, "alpha"); !errors.Is(err, weir.ErrNotFound) {
+	if _, err := admin.New(lim).Namespaces.Recover(ctx, "alpha"); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("recover: %v", err)
 	}
 	if got := orphans(t, lim); got != nil {
@@ -99,7 +100,7 @@ func TestPurgeResumes(t *testing.T) {
 				for at := 1; ; at++ {
 					h := &hooked{Store: memory.New(nil)}
 					id, other := fillNamespace(t, h, "alpha", 2), fillNamespace(t, h, "beta", 2)
-					must(t, limiterOn(t, h).DeleteNamespace(t.Context(), "alpha"))
+					must(t, admin.New(limiterOn(t, h)).Namespaces.Delete(t.Context(), "alpha"))
 					before := holds(t, h, other)
 					calls := 0
 					inject := func() error {
@@ -114,7 +115,7 @@ func TestPurgeResumes(t *testing.T) {
 						h.before = func(context.Context, string) error { return inject() }
 					}
 					lim, ctx := limiterOn(t, h), t.Context()
-					first := lim.PurgeNamespace(ctx, "alpha")
+					first := admin.New(lim).Namespaces.Purge(ctx, "alpha")
 					finished := calls < at
 					h.before, h.after = nil, nil
 					if finished {
@@ -124,7 +125,7 @@ func TestPurgeResumes(t *testing.T) {
 					}
 					resume, newID := "alpha", ""
 					if left := orphans(t, lim); len(left) == 1 && left[0].ID == id && left[0].Name == "alpha" {
-						if _, err := lim.RecoverNamespace(ctx, "alpha"); !errors.Is(err, weir.ErrNotFound) {
+						if _, err := admin.New(lim).Namespaces.Recover(ctx, "alpha"); !errors.Is(err, weir.ErrNotFound) {
 							t.Errorf("call %d: an orphan was recovered: %v", at, err)
 						}
 						if by != "name" {
@@ -132,12 +133,12 @@ func TestPurgeResumes(t *testing.T) {
 						}
 						if by == "id, name in use again" {
 							newID = fillNamespace(t, h, "alpha", 1)
-							wantConfigError(t, lim.PurgeNamespace(ctx, "alpha"), "namespace")
+							wantConfigError(t, admin.New(lim).Namespaces.Purge(ctx, "alpha"), "namespace")
 						}
 					} else if len(left) != 0 {
 						t.Errorf("call %d: orphans %v", at, left)
 					}
-					if err := lim.PurgeNamespace(ctx, resume); err != nil && !errors.Is(err, weir.ErrNotFound) {
+					if err := admin.New(lim).Namespaces.Purge(ctx, resume); err != nil && !errors.Is(err, weir.ErrNotFound) {
 						t.Errorf("call %d: again: %v", at, err)
 					}
 					if got := holds(t, h, id); got != 0 {
@@ -166,15 +167,15 @@ func TestPurgeResumes(t *testing.T) {
 // complete.
 func TestPurgeAgainstRecover(t *testing.T) {
 	t.Parallel()
-	purge := func(ctx context.Context, l *weir.Limiter) error { return l.PurgeNamespace(ctx, "alpha") }
+	purge := func(ctx context.Context, l *weir.Limiter) error { return admin.New(l).Namespaces.Purge(ctx, "alpha") }
 	recov := func(ctx context.Context, l *weir.Limiter) error {
-		_, err := l.RecoverNamespace(ctx, "alpha")
+		_, err := admin.New(l).Namespaces.Recover(ctx, "alpha")
 		return err
 	}
 	explore(2, func(swap func() bool) {
 		st := memory.New(nil)
 		id := fillNamespace(t, st, "alpha", 1)
-		must(t, limiterOn(t, st).DeleteNamespace(t.Context(), "alpha"))
+		must(t, admin.New(limiterOn(t, st)).Namespaces.Delete(t.Context(), "alpha"))
 		before := holds(t, st, id)
 		errs := race(t, st, [2]op{purge, recov}, swap)
 		after := holds(t, st, id)
@@ -190,11 +191,11 @@ func TestPurgeAgainstRecover(t *testing.T) {
 // Two purges at once: both finish, and nothing is left.
 func TestPurgeTwiceAtOnce(t *testing.T) {
 	t.Parallel()
-	purge := func(ctx context.Context, l *weir.Limiter) error { return l.PurgeNamespace(ctx, "alpha") }
+	purge := func(ctx context.Context, l *weir.Limiter) error { return admin.New(l).Namespaces.Purge(ctx, "alpha") }
 	explore(1, func(swap func() bool) {
 		st := memory.New(nil)
 		id := fillNamespace(t, st, "alpha", 1)
-		must(t, limiterOn(t, st).DeleteNamespace(t.Context(), "alpha"))
+		must(t, admin.New(limiterOn(t, st)).Namespaces.Delete(t.Context(), "alpha"))
 		errs := race(t, st, [2]op{purge, purge}, swap)
 		for _, err := range errs {
 			if err != nil && !errors.Is(err, weir.ErrNotFound) {

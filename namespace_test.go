@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -23,25 +24,25 @@ func TestNamespace(t *testing.T) {
 		if name == "default" {
 			continue
 		}
-		ns, err := lim.CreateNamespace(ctx, name)
+		ns, err := admin.New(lim).Namespaces.Create(ctx, name)
 		must(t, err)
 		if seen[ns.ID] || !regexp.MustCompile(`^n[a-z2-7]{16}$`).MatchString(ns.ID) || ns.Name != name || ns.Created.IsZero() || ns.Deleted != nil {
 			t.Errorf("created %+v", ns)
 		}
 		seen[ns.ID] = true
-		got, err := lim.NamespaceByName(ctx, name)
+		got, err := admin.New(lim).Namespaces.Get(ctx, name)
 		must(t, err)
 		if diff := cmp.Diff(ns, got); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
-		if _, err := lim.CreateNamespace(ctx, name); !errors.Is(err, weir.ErrExists) {
+		if _, err := admin.New(lim).Namespaces.Create(ctx, name); !errors.Is(err, weir.ErrExists) {
 			t.Errorf("%q again: %v", name, err)
 		}
 		in := lim.In(name)
-		must(t, in.SetLimits(ctx, weir.Scope{}, weir.PerHour("rph", 1)))
+		must(t, admin.New(in).Limits.Set(ctx, admin.Scope{}, weir.PerHour("rph", 1)))
 		allowed(t, in, "e", "r", true, false)
 	}
-	if _, err := lim.Limits(ctx, weir.Scope{}); !errors.Is(err, weir.ErrNotFound) {
+	if _, err := admin.New(lim).Limits.Get(ctx, admin.Scope{}); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("default sees others' limits: %v", err)
 	}
 }
@@ -49,20 +50,20 @@ func TestNamespace(t *testing.T) {
 func TestDefaultNamespace(t *testing.T) {
 	t.Parallel()
 	lim, ctx := memoryLimiter(t), t.Context()
-	want := weir.Namespace{Name: "default", ID: "default"}
-	for name, f := range map[string]func() (weir.Namespace, error){
-		"by name": func() (weir.Namespace, error) { return lim.NamespaceByName(ctx, "default") },
-		"recover": func() (weir.Namespace, error) { return lim.RecoverNamespace(ctx, "default") },
+	want := admin.Namespace{Name: "default", ID: "default"}
+	for name, f := range map[string]func() (admin.Namespace, error){
+		"by name": func() (admin.Namespace, error) { return admin.New(lim).Namespaces.Get(ctx, "default") },
+		"recover": func() (admin.Namespace, error) { return admin.New(lim).Namespaces.Recover(ctx, "default") },
 	} {
 		if got, err := f(); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	if _, err := lim.CreateNamespace(ctx, "default"); !errors.Is(err, weir.ErrExists) {
+	if _, err := admin.New(lim).Namespaces.Create(ctx, "default"); !errors.Is(err, weir.ErrExists) {
 		t.Errorf("create: %v", err)
 	}
-	wantConfigError(t, lim.DeleteNamespace(ctx, "default"), "namespace")
-	wantConfigError(t, lim.PurgeNamespace(ctx, "default"), "namespace")
+	wantConfigError(t, admin.New(lim).Namespaces.Delete(ctx, "default"), "namespace")
+	wantConfigError(t, admin.New(lim).Namespaces.Purge(ctx, "default"), "namespace")
 	if got := events(t, lim, "namespace:"); got != nil {
 		t.Errorf("events %v", got)
 	}
@@ -74,35 +75,35 @@ func TestNamespaceRefuses(t *testing.T) {
 	for name, id := range badIDs {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := lim.CreateNamespace(ctx, id)
-			_, err2 := lim.NamespaceByName(ctx, id)
-			_, err3 := lim.RecoverNamespace(ctx, id)
-			for _, err := range []error{err, err2, err3, lim.DeleteNamespace(ctx, id), lim.PurgeNamespace(ctx, id)} {
+			_, err := admin.New(lim).Namespaces.Create(ctx, id)
+			_, err2 := admin.New(lim).Namespaces.Get(ctx, id)
+			_, err3 := admin.New(lim).Namespaces.Recover(ctx, id)
+			for _, err := range []error{err, err2, err3, admin.New(lim).Namespaces.Delete(ctx, id), admin.New(lim).Namespaces.Purge(ctx, id)} {
 				wantConfigError(t, err, "namespace")
 			}
-			wantConfigError(t, lim.In(id).SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableAllow), "namespace")
+			wantConfigError(t, admin.New(lim.In(id)).Limits.SetOnUnavailable(ctx, admin.Scope{}, weir.OnUnavailableAllow), "namespace")
 		})
 	}
-	_, err := lim.NamespaceByName(ctx, "nowhere")
-	_, err2 := lim.RecoverNamespace(ctx, "nowhere")
+	_, err := admin.New(lim).Namespaces.Get(ctx, "nowhere")
+	_, err2 := admin.New(lim).Namespaces.Recover(ctx, "nowhere")
 	_, err3 := lim.In("nowhere").Allow(ctx, "e", "r")
-	for i, err := range []error{err, err2, err3, lim.DeleteNamespace(ctx, "nowhere"), lim.PurgeNamespace(ctx, "nowhere")} {
+	for i, err := range []error{err, err2, err3, admin.New(lim).Namespaces.Delete(ctx, "nowhere"), admin.New(lim).Namespaces.Purge(ctx, "nowhere")} {
 		if !errors.Is(err, weir.ErrNotFound) {
 			t.Errorf("call %d: %v", i, err)
 		}
 	}
-	for _, q := range []weir.NamespaceQuery{{After: "?"}} {
-		_, err := lim.Namespaces(ctx, q)
-		_, err2 := lim.OrphanNamespaces(ctx, q)
+	for _, q := range []admin.NamespaceQuery{{After: "?"}} {
+		_, err := admin.New(lim).Namespaces.List(ctx, q)
+		_, err2 := admin.New(lim).Namespaces.Orphans(ctx, q)
 		if !errors.Is(err, weir.ErrBadCursor) || !errors.Is(err2, weir.ErrBadCursor) {
 			t.Errorf("cursor: %v; %v", err, err2)
 		}
 	}
 	for _, after := range []string{"", "*"} {
-		_, err = lim.Namespaces(ctx, weir.NamespaceQuery{Max: -1, After: after})
+		_, err = admin.New(lim).Namespaces.List(ctx, admin.NamespaceQuery{Max: -1, After: after})
 		wantConfigError(t, err, "max")
 	}
-	_, err = lim.OrphanNamespaces(ctx, weir.NamespaceQuery{Max: -1})
+	_, err = admin.New(lim).Namespaces.Orphans(ctx, admin.NamespaceQuery{Max: -1})
 	wantConfigError(t, err, "max")
 }
 
@@ -116,34 +117,34 @@ func TestDeletedNamespaceAtOnce(t *testing.T) {
 			t.Errorf("before: %v", err)
 		}
 	}
-	born, err := lim.CreateNamespace(ctx, "alpha")
+	born, err := admin.New(lim).Namespaces.Create(ctx, "alpha")
 	must(t, err)
-	must(t, in.SetLimits(ctx, weir.Scope{}, weir.PerHour("rph", 3)))
+	must(t, admin.New(in).Limits.Set(ctx, admin.Scope{}, weir.PerHour("rph", 3)))
 	allowed(t, in, "e", "r", true)
 	allowed(t, in2, "e", "r", true)
 
-	must(t, lim.In("beta").DeleteNamespace(ctx, "alpha"))
+	must(t, admin.New(lim.In("beta")).Namespaces.Delete(ctx, "alpha"))
 	for i, l := range []*weir.Limiter{in, in2, lim.In("alpha")} {
 		if _, err := l.Allow(ctx, "e", "r"); !errors.Is(err, weir.ErrNotFound) {
 			t.Errorf("view %d of a deleted one: %v", i, err)
 		}
-		if err := l.SetLimits(ctx, weir.Scope{}, weir.PerHour("rph", 9)); !errors.Is(err, weir.ErrNotFound) {
+		if err := admin.New(l).Limits.Set(ctx, admin.Scope{}, weir.PerHour("rph", 9)); !errors.Is(err, weir.ErrNotFound) {
 			t.Errorf("view %d of a deleted one: %v", i, err)
 		}
 	}
-	dead, err := lim.NamespaceByName(ctx, "alpha")
+	dead, err := admin.New(lim).Namespaces.Get(ctx, "alpha")
 	must(t, err)
 	if dead.Deleted == nil || dead.ID != born.ID {
 		t.Errorf("deleted: %+v", dead)
 	}
-	if err := lim.DeleteNamespace(ctx, "alpha"); !errors.Is(err, weir.ErrNotFound) {
+	if err := admin.New(lim).Namespaces.Delete(ctx, "alpha"); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("delete again: %v", err)
 	}
-	if _, err := lim.CreateNamespace(ctx, "alpha"); !errors.Is(err, weir.ErrExists) || !strings.Contains(err.Error(), "recover") {
+	if _, err := admin.New(lim).Namespaces.Create(ctx, "alpha"); !errors.Is(err, weir.ErrExists) || !strings.Contains(err.Error(), "recover") {
 		t.Errorf("create over a deleted one: %v", err)
 	}
 
-	back, err := lim.RecoverNamespace(ctx, "alpha")
+	back, err := admin.New(lim).Namespaces.Recover(ctx, "alpha")
 	must(t, err)
 	if back != born {
 		t.Errorf("recovered %+v, was %+v", back, born)
@@ -151,9 +152,9 @@ func TestDeletedNamespaceAtOnce(t *testing.T) {
 	allowed(t, in, "e", "r", true, false)
 	allowed(t, in2, "e", "r", false)
 
-	must(t, lim.DeleteNamespace(ctx, "alpha"))
-	must(t, lim.PurgeNamespace(ctx, "alpha"))
-	again, err := lim.CreateNamespace(ctx, "alpha")
+	must(t, admin.New(lim).Namespaces.Delete(ctx, "alpha"))
+	must(t, admin.New(lim).Namespaces.Purge(ctx, "alpha"))
+	again, err := admin.New(lim).Namespaces.Create(ctx, "alpha")
 	must(t, err)
 	if again.ID == born.ID {
 		t.Errorf("the id %s is used again", again.ID)
@@ -169,10 +170,10 @@ func TestListNamespaces(t *testing.T) {
 	want := []string{"default"}
 	for i := range 5 {
 		name := fmt.Sprint("a", i)
-		_, err := lim.CreateNamespace(ctx, name)
+		_, err := admin.New(lim).Namespaces.Create(ctx, name)
 		must(t, err)
 		if i%2 == 1 {
-			must(t, lim.DeleteNamespace(ctx, name))
+			must(t, admin.New(lim).Namespaces.Delete(ctx, name))
 			continue
 		}
 		want = append(want, name)
@@ -183,13 +184,13 @@ func TestListNamespaces(t *testing.T) {
 			t.Run(fmt.Sprintf("by %d, deleted %v", size, deleted), func(t *testing.T) {
 				t.Parallel()
 				var got []string
-				for q := (weir.NamespaceQuery{Max: size, Deleted: deleted}); ; {
-					page, err := lim.Namespaces(t.Context(), q)
+				for q := (admin.NamespaceQuery{Max: size, Deleted: deleted}); ; {
+					page, err := admin.New(lim).Namespaces.List(t.Context(), q)
 					must(t, err)
-					if size > 0 && len(page.Namespaces) > size {
-						t.Errorf("a page of %d", len(page.Namespaces))
+					if size > 0 && len(page.Items) > size {
+						t.Errorf("a page of %d", len(page.Items))
 					}
-					for _, ns := range page.Namespaces {
+					for _, ns := range page.Items {
 						got = append(got, ns.Name)
 					}
 					if q.After = page.Next; q.After == "" {
@@ -214,15 +215,15 @@ func TestConcurrentNamespaces(t *testing.T) {
 		lim := limiterOn(t, st)
 		wg.Go(func() {
 			for range 20 {
-				_, err := lim.CreateNamespace(t.Context(), "alpha")
+				_, err := admin.New(lim).Namespaces.Create(t.Context(), "alpha")
 				if err != nil && !errors.Is(err, weir.ErrExists) {
 					t.Error(err)
 				}
-				err2 := lim.DeleteNamespace(t.Context(), "alpha")
+				err2 := admin.New(lim).Namespaces.Delete(t.Context(), "alpha")
 				if err2 != nil && !errors.Is(err2, weir.ErrNotFound) {
 					t.Error(err2)
 				}
-				_, err3 := lim.RecoverNamespace(t.Context(), "alpha")
+				_, err3 := admin.New(lim).Namespaces.Recover(t.Context(), "alpha")
 				if err3 != nil {
 					t.Error(err3)
 				}

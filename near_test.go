@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -101,7 +102,7 @@ func TestNearLimitArmedAgain(t *testing.T) {
 	var near nearLog
 	b := setup(t, near.observe)
 	b.set("", "", weir.PerHour("tpm", 100))
-	must(t, b.SetNearLimit(b.ctx, weir.Thresholds{50}))
+	must(t, b.admin.Limits.SetNearLimit(b.ctx, admin.Thresholds{50}))
 	b.take("alice", weir.Tokens{"tpm": 60})
 	near.want(t, "60", "alice api tpm threshold 50% 60/100 12:00+1h0m0s")
 	b.clock.advance(59 * time.Minute)
@@ -125,7 +126,7 @@ func TestNearLimitPeriodChanged(t *testing.T) {
 	var near nearLog
 	b := setup(t, near.observe)
 	b.set("", "", weir.PerMinute("tpm", 100))
-	must(t, b.SetNearLimit(b.ctx, weir.Thresholds{50}))
+	must(t, b.admin.Limits.SetNearLimit(b.ctx, admin.Thresholds{50}))
 	b.take("alice", weir.Tokens{"tpm": 60})
 	near.want(t, "a minute's", "alice api tpm threshold 50% 60/100 12:00+1m0s")
 	b.clock.advance(10 * time.Minute)
@@ -139,7 +140,7 @@ func TestNearLimitRefusedHourly(t *testing.T) {
 	var near nearLog
 	b := setup(t, near.observe)
 	b.set("", "", weir.PerDay("rpd", 10), weir.PerSecond("rps", 1))
-	must(t, b.SetNearLimit(b.ctx, weir.Thresholds{}))
+	must(t, b.admin.Limits.SetNearLimit(b.ctx, admin.Thresholds{}))
 	b.clock.advance(59 * time.Minute)
 	b.take("alice", weir.Tokens{"rpd": 10, "rps": 1})
 	for range 3 {
@@ -157,7 +158,7 @@ func TestNearLimitWindowOfAMinute(t *testing.T) {
 	var near nearLog
 	b := setup(t, near.observe)
 	b.set("", "", weir.PerSecond("rps", 10))
-	must(t, b.SetNearLimit(b.ctx, weir.Thresholds{100}))
+	must(t, b.admin.Limits.SetNearLimit(b.ctx, admin.Thresholds{100}))
 	for range 5 {
 		b.take("alice", weir.Tokens{"rps": 10})
 		b.clock.advance(2 * time.Second)
@@ -191,7 +192,7 @@ func TestNearLimitAdjust(t *testing.T) {
 	b.chain("child", "parent")
 	b.set("", "", weir.PerHour("tpm", 100))
 	b.set("parent", "api", weir.PerHour("tpm", 1000).WithEnforce(weir.EnforceShadow))
-	must(t, b.SetNearLimit(b.ctx, weir.Thresholds{9, 90}))
+	must(t, b.admin.Limits.SetNearLimit(b.ctx, admin.Thresholds{9, 90}))
 	lease := b.take("child", weir.Tokens{"tpm": 8})
 	must(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": 82}))
 	want := []string{
@@ -230,7 +231,7 @@ func TestNearLimitAllow(t *testing.T) {
 	near.observe(&cfg)
 	lim, err := weir.New(cfg)
 	must(t, err)
-	must(t, lim.SetLimits(t.Context(), weir.Scope{}, weir.PerHour("rpm", 5)))
+	must(t, admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerHour("rpm", 5)))
 	allowed := 0
 	for range 7 {
 		ok, err := lim.Allow(t.Context(), "alice", "api")
@@ -303,30 +304,30 @@ func TestNearLimitID(t *testing.T) {
 func TestNearLimitSettings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	get := func() weir.Thresholds {
+	get := func() admin.Thresholds {
 		t.Helper()
-		l, err := b.Limits(b.ctx, weir.Scope{})
+		l, err := b.admin.Limits.Get(b.ctx, admin.Scope{})
 		must(t, err)
 		return l.NearLimit
 	}
-	must(t, b.SetNearLimit(b.ctx, weir.Thresholds{}))
+	must(t, b.admin.Limits.SetNearLimit(b.ctx, admin.Thresholds{}))
 	if got := get(); got == nil || len(got) != 0 {
 		t.Errorf("none is read as %#v", got)
 	}
-	must(t, b.SetNearLimit(b.ctx, weir.Thresholds{80, 95}))
-	if got := get(); !slices.Equal(got, weir.Thresholds{80, 95}) {
+	must(t, b.admin.Limits.SetNearLimit(b.ctx, admin.Thresholds{80, 95}))
+	if got := get(); !slices.Equal(got, admin.Thresholds{80, 95}) {
 		t.Errorf("80, 95 is read as %v", got)
 	}
-	must(t, b.SetOnUnavailable(b.ctx, weir.Scope{}, weir.OnUnavailableAllow)) // no change
-	must(t, b.SetNearLimit(b.ctx, weir.Thresholds{80, 95}))
-	must(t, b.SetOnUnavailable(b.ctx, weir.Scope{}, ""))
-	must(t, b.SetNearLimit(b.ctx, nil))
-	_, err := b.Limits(b.ctx, weir.Scope{})
+	must(t, b.admin.Limits.SetOnUnavailable(b.ctx, admin.Scope{}, weir.OnUnavailableAllow)) // no change
+	must(t, b.admin.Limits.SetNearLimit(b.ctx, admin.Thresholds{80, 95}))
+	must(t, b.admin.Limits.SetOnUnavailable(b.ctx, admin.Scope{}, ""))
+	must(t, b.admin.Limits.SetNearLimit(b.ctx, nil))
+	_, err := b.admin.Limits.Get(b.ctx, admin.Scope{})
 	wantErr(t, err, weir.ErrNotFound)
-	page, err := b.Audit(b.ctx, weir.AuditQuery{Subject: "system"})
+	page, err := b.admin.Audit.List(b.ctx, admin.AuditQuery{Subject: "system"})
 	must(t, err)
 	var told []string
-	for _, e := range slices.Backward(page.Events) {
+	for _, e := range slices.Backward(page.Items) {
 		told = append(told, fmt.Sprintf("%s %s", e.Action, e.After))
 	}
 	if diff := cmp.Diff([]string{
@@ -343,16 +344,16 @@ func TestNearLimitSettings(t *testing.T) {
 		"101": "near_limit: 101 is not a percentage from 1 to 100", "95,80": "near_limit: 80 comes after 95: the thresholds must ascend",
 		"80,80": "near_limit: 80 comes after 80: the thresholds must ascend", "1,2,3,4,5,6,7,8,9": "near_limit: has 9 thresholds, at most 8 are allowed",
 	} {
-		if _, err := weir.ParseThresholds(text); err == nil || err.Error() != want {
+		if _, err := admin.ParseThresholds(text); err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
 	}
 	for _, text := range []string{"default", "none", "80,95,100", "1"} {
-		if th, err := weir.ParseThresholds(text); err != nil || th.String() != text {
+		if th, err := admin.ParseThresholds(text); err != nil || th.String() != text {
 			t.Errorf("%s is read as %v, %v", text, th, err)
 		}
 	}
-	if err := b.SetNearLimit(b.ctx, weir.Thresholds{0}); err == nil {
+	if err := b.admin.Limits.SetNearLimit(b.ctx, admin.Thresholds{0}); err == nil {
 		t.Error("0 is set")
 	}
 }

@@ -21,10 +21,10 @@ type Observer struct {
 	// WouldRefuse is called for each limit in shadow that would have refused a request had it been enforced. If it is
 	// set and a limit is in shadow, Allow also asks the store for the levels of the limits.
 	WouldRefuse func(ctx context.Context, e WouldRefuseEvent)
-	// NearLimit is called when the used part of a limit reaches a threshold (see [Limiter.SetNearLimit]), and for the
-	// first refusal in an hour. It is also called for parents' limits, and for limits in shadow, which do not refuse.
-	// Each event is sent once per window, as far as this process remembers. If it is set, Allow also
-	// asks the store for the levels of the limits.
+	// NearLimit is called when the used part of a limit reaches a threshold (see admin.Limits.SetNearLimit), and for
+	// the first refusal in an hour. It is also called for parents' limits, and for limits in shadow, which do not
+	// refuse. Each event is sent once per window, as far as this process remembers. If it is set, Allow also asks the
+	// store for the levels of the limits.
 	NearLimit func(ctx context.Context, e NearLimitEvent)
 	// Unreadable is called when the limiter reads a catalog record that it cannot use. The last known contents stay in
 	// use, and the record is read again within seconds.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -86,7 +87,7 @@ func TestAllowQuickFollowsChanges(t *testing.T) {
 	b.wantAllows("alice", 0, "the first is still spent")
 	b.set("alice", "api", weir.PerHour("rpm", 100), weir.PerHour("rph", 2))
 	b.wantAllows("alice", 2, "one beside it")
-	must(t, b.DeleteLimits(b.ctx, weir.Scope{Entity: "alice", Resource: "api"}))
+	must(t, b.admin.Limits.Delete(b.ctx, admin.Scope{Entity: "alice", Resource: "api"}))
 	b.wantAllows("alice", 0, "back to the own default")
 	b.set("alice", "", weir.PerHour("rpm", 20))
 	b.wantAllows("alice", 7, "raised again")
@@ -105,7 +106,7 @@ func TestAllowQuickFollowsChanges(t *testing.T) {
 	if av := must1(other.Available(b.ctx, "carol", "api")); av.Statuses[0].Burst != 10 {
 		t.Errorf("%+v", av.Statuses)
 	}
-	must(t, b.DeleteLimits(b.ctx, weir.Scope{}))
+	must(t, b.admin.Limits.Delete(b.ctx, admin.Scope{}))
 	_, err := b.Allow(b.ctx, "dave", "api")
 	wantErr(t, err, weir.ErrNoLimits)
 }
@@ -154,17 +155,17 @@ func TestAllowQuickEnds(t *testing.T) {
 	t.Parallel()
 	b := direct(t, &memory.Config{})
 	b.set("", "", weir.PerMinute("rpm", 6))
-	_, err := b.CreateNamespace(b.ctx, "alpha")
+	_, err := b.admin.Namespaces.Create(b.ctx, "alpha")
 	must(t, err)
 	alpha := b.In("alpha")
-	must(t, alpha.SetLimits(b.ctx, weir.Scope{}, weir.PerMinute("rpm", 2)))
+	must(t, admin.New(alpha).Limits.Set(b.ctx, admin.Scope{}, weir.PerMinute("rpm", 2)))
 	for _, want := range []bool{true, true, false} {
 		if ok, err := alpha.Allow(b.ctx, "alice", "api"); ok != want || err != nil {
 			t.Errorf("%v, %v", ok, err)
 		}
 	}
 	b.wantAllows("alice", 6, "default")
-	must(t, b.DeleteNamespace(b.ctx, "alpha"))
+	must(t, b.admin.Namespaces.Delete(b.ctx, "alpha"))
 	_, err = alpha.Allow(b.ctx, "alice", "api")
 	wantErr(t, err, weir.ErrNotFound)
 

@@ -18,7 +18,7 @@ type Request struct {
 	// ones at a time. Their Enforce must be [EnforceOn].
 	Limits []Limit
 	// OnUnavailable says how to decide when the store does not answer. Defaults to the setting stored with the limits
-	// (see [Limiter.SetOnUnavailable]), then to [Config.OnUnavailable].
+	// (see admin.Limits.SetOnUnavailable), then to [Config.OnUnavailable].
 	OnUnavailable OnUnavailable
 }
 

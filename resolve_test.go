@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -16,14 +17,14 @@ func TestCascade(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.set("", "", weir.PerMinute("rpm", 10))
-	for _, e := range []weir.Entity{
+	for _, e := range []admin.Entity{
 		{ID: "top"},
 		{ID: "mid", Parent: "top", Cascade: true},
 		{ID: "leaf", Parent: "mid", Cascade: true},
 		{ID: "stop", Parent: "top"},
 		{ID: "below", Parent: "stop", Cascade: true},
 	} {
-		if err := b.CreateEntity(b.ctx, e); err != nil {
+		if err := b.admin.Entities.Create(b.ctx, e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -56,13 +57,13 @@ func TestCascadeFollowsTheEntity(t *testing.T) {
 	b.child("leaf", "old")
 	b.take("leaf", weir.Tokens{"rpm": 1})
 	b.wantLeft("old", weir.Tokens{"rpm": 9})
-	if _, err := b.UpdateEntity(b.ctx, "leaf", weir.EntityUpdate{Parent: new("new")}); err != nil {
+	if _, err := b.admin.Entities.Update(b.ctx, "leaf", admin.EntityUpdate{Parent: new("new")}); err != nil {
 		t.Fatal(err)
 	}
 	b.take("leaf", weir.Tokens{"rpm": 1})
 	b.wantLeft("old", weir.Tokens{"rpm": 9})
 	b.wantLeft("new", weir.Tokens{"rpm": 9})
-	if _, err := b.UpdateEntity(b.ctx, "leaf", weir.EntityUpdate{Cascade: new(false)}); err != nil {
+	if _, err := b.admin.Entities.Update(b.ctx, "leaf", admin.EntityUpdate{Cascade: new(false)}); err != nil {
 		t.Fatal(err)
 	}
 	b.take("leaf", weir.Tokens{"rpm": 1})
@@ -212,7 +213,7 @@ func TestIn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.set("", "", weir.PerMinute("rpm", 1))
-	ns, err := b.CreateNamespace(b.ctx, "alpha")
+	ns, err := b.admin.Namespaces.Create(b.ctx, "alpha")
 	must(t, err)
 	alpha := b.In("alpha")
 	if alpha.Namespace() != "alpha" || b.Namespace() != "default" || alpha.In("default").Namespace() != "default" {
@@ -221,7 +222,7 @@ func TestIn(t *testing.T) {
 	req := weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpm": 1}}
 	_, err = alpha.Acquire(b.ctx, req) // limits of the default namespace do not apply in alpha
 	wantErr(t, err, weir.ErrNoLimits)
-	must(t, alpha.SetLimits(b.ctx, weir.Scope{}, weir.PerMinute("rpm", 2)))
+	must(t, admin.New(alpha).Limits.Set(b.ctx, admin.Scope{}, weir.PerMinute("rpm", 2)))
 	b.take("alice", weir.Tokens{"rpm": 1})
 	for range 2 {
 		_, err := alpha.Acquire(b.ctx, req)
@@ -258,7 +259,7 @@ func TestInUnknown(t *testing.T) {
 		"Wait":       func() error { _, err := ghost.Wait(b.ctx, req); return err },
 		"Allow":      func() error { _, err := ghost.Allow(b.ctx, "alice", "api"); return err },
 		"Available":  func() error { _, err := ghost.Available(b.ctx, "alice", "api"); return err },
-		"SetLimits":  func() error { return ghost.SetLimits(b.ctx, weir.Scope{}, weir.PerMinute("rpm", 1)) },
+		"SetLimits":  func() error { return admin.New(ghost).Limits.Set(b.ctx, admin.Scope{}, weir.PerMinute("rpm", 1)) },
 		"Resume": func() error {
 			_, err := ghost.LeaseFromToken(b.ctx, weir.LeaseToken{ID: "x", Expires: noon})
 			return err
@@ -278,9 +279,9 @@ func TestInUnknown(t *testing.T) {
 	wantConfigError(t, err, "namespace")
 
 	// Once a namespace is created, every view sees it, including views that were told that it does not exist.
-	_, err = b.CreateNamespace(b.ctx, "ghost")
+	_, err = b.admin.Namespaces.Create(b.ctx, "ghost")
 	must(t, err)
-	must(t, ghost.SetLimits(b.ctx, weir.Scope{}, weir.PerMinute("rpm", 1)))
+	must(t, admin.New(ghost).Limits.Set(b.ctx, admin.Scope{}, weir.PerMinute("rpm", 1)))
 	must(t, calls["Acquire"]())
 }
 
@@ -288,28 +289,28 @@ func TestInUnknown(t *testing.T) {
 func TestInDeleted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	_, err := b.CreateNamespace(b.ctx, "alpha")
+	_, err := b.admin.Namespaces.Create(b.ctx, "alpha")
 	must(t, err)
 	views := []*weir.Limiter{b.In("alpha"), b.In("alpha")}
-	must(t, views[0].SetLimits(b.ctx, weir.Scope{}, weir.PerMinute("rpm", 1)))
+	must(t, admin.New(views[0]).Limits.Set(b.ctx, admin.Scope{}, weir.PerMinute("rpm", 1)))
 	for _, v := range views {
 		_, err := v.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
 		must(t, err)
 	}
-	must(t, b.DeleteNamespace(b.ctx, "alpha"))
+	must(t, b.admin.Namespaces.Delete(b.ctx, "alpha"))
 	for _, v := range views {
 		_, err := v.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
 		wantErr(t, err, weir.ErrNotFound)
 	}
-	_, err = b.RecoverNamespace(b.ctx, "alpha")
+	_, err = b.admin.Namespaces.Recover(b.ctx, "alpha")
 	must(t, err)
 	for _, v := range views {
 		_, err := v.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
 		must(t, err)
 	}
-	must(t, b.DeleteNamespace(b.ctx, "alpha"))
-	must(t, b.PurgeNamespace(b.ctx, "alpha"))
-	_, err = b.CreateNamespace(b.ctx, "alpha")
+	must(t, b.admin.Namespaces.Delete(b.ctx, "alpha"))
+	must(t, b.admin.Namespaces.Purge(b.ctx, "alpha"))
+	_, err = b.admin.Namespaces.Create(b.ctx, "alpha")
 	must(t, err)
 	for _, v := range views {
 		_, err := v.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})

@@ -11,13 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
 
 func TestLimitsOfEachScope(t *testing.T) {
 	t.Parallel()
-	for source, scope := range map[weir.Source]weir.Scope{
+	for source, scope := range map[weir.Source]admin.Scope{
 		weir.SourceEntity:        {Entity: "e", Resource: "r"},
 		weir.SourceEntityDefault: {Entity: "e"},
 		weir.SourceResource:      {Resource: "r"},
@@ -26,27 +27,27 @@ func TestLimitsOfEachScope(t *testing.T) {
 		t.Run(string(source), func(t *testing.T) {
 			t.Parallel()
 			lim, ctx := memoryLimiter(t), t.Context()
-			if _, err := lim.Limits(ctx, scope); !errors.Is(err, weir.ErrNotFound) {
+			if _, err := admin.New(lim).Limits.Get(ctx, scope); !errors.Is(err, weir.ErrNotFound) {
 				t.Errorf("before: %v", err)
 			}
-			if err := lim.DeleteLimits(ctx, scope); !errors.Is(err, weir.ErrNotFound) {
+			if err := admin.New(lim).Limits.Delete(ctx, scope); !errors.Is(err, weir.ErrNotFound) {
 				t.Errorf("delete before: %v", err)
 			}
-			must(t, lim.SetLimits(ctx, scope, weir.PerMinute("rpm", 1)))
-			must(t, lim.SetLimits(ctx, scope, weir.PerMinute("tpm", 9).WithBurst(2), weir.Limit{Name: "x", Amount: 3, Period: time.Second}))
-			want := weir.ScopedLimits{Scope: scope, Source: source, Limits: []weir.Limit{
+			must(t, admin.New(lim).Limits.Set(ctx, scope, weir.PerMinute("rpm", 1)))
+			must(t, admin.New(lim).Limits.Set(ctx, scope, weir.PerMinute("tpm", 9).WithBurst(2), weir.Limit{Name: "x", Amount: 3, Period: time.Second}))
+			want := admin.ScopedLimits{Scope: scope, Source: source, Limits: []weir.Limit{
 				weir.PerMinute("tpm", 9).WithBurst(2), {Name: "x", Amount: 3, Period: time.Second, Burst: 3},
 			}}
-			got, err := lim.Limits(ctx, scope)
+			got, err := admin.New(lim).Limits.Get(ctx, scope)
 			must(t, err)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
-			must(t, lim.DeleteLimits(ctx, scope))
-			if _, err := lim.Limits(ctx, scope); !errors.Is(err, weir.ErrNotFound) {
+			must(t, admin.New(lim).Limits.Delete(ctx, scope))
+			if _, err := admin.New(lim).Limits.Get(ctx, scope); !errors.Is(err, weir.ErrNotFound) {
 				t.Errorf("after: %v", err)
 			}
-			if err := lim.DeleteLimits(ctx, scope); !errors.Is(err, weir.ErrNotFound) {
+			if err := admin.New(lim).Limits.Delete(ctx, scope); !errors.Is(err, weir.ErrNotFound) {
 				t.Errorf("delete again: %v", err)
 			}
 		})
@@ -59,32 +60,32 @@ func TestSystemKeepsBoth(t *testing.T) {
 	lim, ctx := memoryLimiter(t), t.Context()
 	check := func(step string, limits int, u weir.OnUnavailable) {
 		t.Helper()
-		got, err := lim.Limits(ctx, weir.Scope{})
+		got, err := admin.New(lim).Limits.Get(ctx, admin.Scope{})
 		must(t, err)
 		if len(got.Limits) != limits || got.OnUnavailable != u {
 			t.Errorf("%s: got %+v, want %d limits and %q", step, got, limits, u)
 		}
 	}
-	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableAllow))
+	must(t, admin.New(lim).Limits.SetOnUnavailable(ctx, admin.Scope{}, weir.OnUnavailableAllow))
 	check("on_unavailable", 0, weir.OnUnavailableAllow)
-	if err := lim.DeleteLimits(ctx, weir.Scope{}); !errors.Is(err, weir.ErrNotFound) {
+	if err := admin.New(lim).Limits.Delete(ctx, admin.Scope{}); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("no limits to delete: %v", err)
 	}
-	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerMinute("rpm", 1)))
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerMinute("rpm", 1)))
 	check("limits", 1, weir.OnUnavailableAllow)
-	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableDeny))
+	must(t, admin.New(lim).Limits.SetOnUnavailable(ctx, admin.Scope{}, weir.OnUnavailableDeny))
 	check("on_unavailable again", 1, weir.OnUnavailableDeny)
-	must(t, lim.DeleteLimits(ctx, weir.Scope{}))
+	must(t, admin.New(lim).Limits.Delete(ctx, admin.Scope{}))
 	check("limits deleted", 0, weir.OnUnavailableDeny)
-	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerMinute("rpm", 1)))
-	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableDefault))
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerMinute("rpm", 1)))
+	must(t, admin.New(lim).Limits.SetOnUnavailable(ctx, admin.Scope{}, weir.OnUnavailableDefault))
 	check("on_unavailable cleared", 1, weir.OnUnavailableDefault)
-	must(t, lim.DeleteLimits(ctx, weir.Scope{}))
-	if _, err := lim.Limits(ctx, weir.Scope{}); !errors.Is(err, weir.ErrNotFound) {
+	must(t, admin.New(lim).Limits.Delete(ctx, admin.Scope{}))
+	if _, err := admin.New(lim).Limits.Get(ctx, admin.Scope{}); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("nothing is left: %v", err)
 	}
-	wantConfigError(t, lim.SetOnUnavailable(ctx, weir.Scope{}, "maybe"), "on_unavailable")
-	must(t, lim.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableLocal))
+	wantConfigError(t, admin.New(lim).Limits.SetOnUnavailable(ctx, admin.Scope{}, "maybe"), "on_unavailable")
+	must(t, admin.New(lim).Limits.SetOnUnavailable(ctx, admin.Scope{}, weir.OnUnavailableLocal))
 	check("local", 0, weir.OnUnavailableLocal)
 }
 
@@ -92,7 +93,7 @@ func TestSystemKeepsBoth(t *testing.T) {
 func TestChangedLimitsHoldAtOnce(t *testing.T) {
 	t.Parallel()
 	rph := func(n int64) weir.Limit { return weir.PerHour("rph", n) }
-	for source, scope := range map[weir.Source]weir.Scope{
+	for source, scope := range map[weir.Source]admin.Scope{
 		weir.SourceEntity:        {Entity: "e", Resource: "r"},
 		weir.SourceEntityDefault: {Entity: "e"},
 		weir.SourceResource:      {Resource: "r"},
@@ -104,21 +105,21 @@ func TestChangedLimitsHoldAtOnce(t *testing.T) {
 			if _, err := lim.Allow(ctx, "e", "r"); !errors.Is(err, weir.ErrNoLimits) {
 				t.Errorf("no limits: %v", err)
 			}
-			must(t, lim.SetLimits(ctx, scope, rph(2)))
+			must(t, admin.New(lim).Limits.Set(ctx, scope, rph(2)))
 			allowed(t, lim, "e", "r", true, true, false)
-			must(t, lim.SetLimits(ctx, scope, rph(3))) // raised
+			must(t, admin.New(lim).Limits.Set(ctx, scope, rph(3))) // raised
 			allowed(t, lim, "e", "r", true, false)
-			must(t, lim.SetLimits(ctx, scope, rph(5), weir.PerDay("rpd", 1))) // added
+			must(t, admin.New(lim).Limits.Set(ctx, scope, rph(5), weir.PerDay("rpd", 1))) // added
 			allowed(t, lim, "e", "r", true, false)
-			must(t, lim.SetLimits(ctx, scope, rph(5))) // removed
+			must(t, admin.New(lim).Limits.Set(ctx, scope, rph(5))) // removed
 			allowed(t, lim, "e", "r", true, false)
-			must(t, lim.SetLimits(ctx, scope, rph(4))) // lowered: what was spent stays spent
+			must(t, admin.New(lim).Limits.Set(ctx, scope, rph(4))) // lowered: what was spent stays spent
 			av, err := lim.Available(ctx, "e", "r")
 			must(t, err)
 			if got := av.Statuses[0].Available; got != -1 {
 				t.Errorf("%d available of 4 after 5", got)
 			}
-			must(t, lim.DeleteLimits(ctx, scope))
+			must(t, admin.New(lim).Limits.Delete(ctx, scope))
 			if _, err := lim.Allow(ctx, "e", "r"); !errors.Is(err, weir.ErrNoLimits) {
 				t.Errorf("deleted: %v", err)
 			}
@@ -132,12 +133,12 @@ func TestLevelsComeAndGo(t *testing.T) {
 	lim, ctx := memoryLimiter(t), t.Context()
 	levels := []struct {
 		source weir.Source
-		scope  weir.Scope
+		scope  admin.Scope
 	}{
-		{weir.SourceSystem, weir.Scope{}},
-		{weir.SourceResource, weir.Scope{Resource: "r"}},
-		{weir.SourceEntityDefault, weir.Scope{Entity: "e"}},
-		{weir.SourceEntity, weir.Scope{Entity: "e", Resource: "r"}},
+		{weir.SourceSystem, admin.Scope{}},
+		{weir.SourceResource, admin.Scope{Resource: "r"}},
+		{weir.SourceEntityDefault, admin.Scope{Entity: "e"}},
+		{weir.SourceEntity, admin.Scope{Entity: "e", Resource: "r"}},
 	}
 	check := func(want weir.Source) {
 		t.Helper()
@@ -148,11 +149,11 @@ func TestLevelsComeAndGo(t *testing.T) {
 		}
 	}
 	for i, lv := range levels {
-		must(t, lim.SetLimits(ctx, lv.scope, weir.PerHour("rph", int64(100+i))))
+		must(t, admin.New(lim).Limits.Set(ctx, lv.scope, weir.PerHour("rph", int64(100+i))))
 		check(lv.source)
 	}
 	for i := len(levels) - 1; i > 0; i-- {
-		must(t, lim.DeleteLimits(ctx, levels[i].scope))
+		must(t, admin.New(lim).Limits.Delete(ctx, levels[i].scope))
 		check(levels[i-1].source)
 	}
 }
@@ -165,18 +166,18 @@ func TestLimitsRefuse(t *testing.T) {
 		if id == "" {
 			continue // another scope
 		}
-		for field, scope := range map[string]weir.Scope{
+		for field, scope := range map[string]admin.Scope{
 			"entity":   {Entity: id, Resource: "r"},
 			"resource": {Entity: "e", Resource: id},
 		} {
 			t.Run(name+" "+field, func(t *testing.T) {
 				t.Parallel()
-				wantConfigError(t, lim.SetLimits(ctx, scope, rpm), field)
-				wantConfigError(t, lim.DeleteLimits(ctx, scope), field)
-				_, err := lim.Limits(ctx, scope)
+				wantConfigError(t, admin.New(lim).Limits.Set(ctx, scope, rpm), field)
+				wantConfigError(t, admin.New(lim).Limits.Delete(ctx, scope), field)
+				_, err := admin.New(lim).Limits.Get(ctx, scope)
 				wantConfigError(t, err, field)
 				if id != weir.DefaultResource || field == "entity" {
-					_, err = lim.ListLimits(ctx, weir.LimitsQuery{Entity: scope.Entity, Resource: scope.Resource})
+					_, err = admin.New(lim).Limits.List(ctx, admin.LimitsQuery{Entity: scope.Entity, Resource: scope.Resource})
 					wantConfigError(t, err, field)
 				}
 			})
@@ -196,14 +197,14 @@ func TestLimitsRefuse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			wantConfigError(t, lim.SetLimits(ctx, weir.Scope{Entity: "e"}, tt.limits...), tt.field)
-			wantConfigError(t, lim.SetLimits(ctx, weir.Scope{}, tt.limits...), tt.field)
+			wantConfigError(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: "e"}, tt.limits...), tt.field)
+			wantConfigError(t, admin.New(lim).Limits.Set(ctx, admin.Scope{}, tt.limits...), tt.field)
 		})
 	}
-	if err := lim.In("nowhere").SetLimits(ctx, weir.Scope{}, rpm); !errors.Is(err, weir.ErrNotFound) {
+	if err := admin.New(lim.In("nowhere")).Limits.Set(ctx, admin.Scope{}, rpm); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("no namespace: %v", err)
 	}
-	if _, err := lim.In("nowhere").Limits(ctx, weir.Scope{}); !errors.Is(err, weir.ErrNotFound) {
+	if _, err := admin.New(lim.In("nowhere")).Limits.Get(ctx, admin.Scope{}); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("no namespace: %v", err)
 	}
 }
@@ -213,45 +214,45 @@ func TestListLimits(t *testing.T) {
 	lim, ctx := memoryLimiter(t), t.Context()
 	rpm := weir.PerMinute("rpm", 1)
 	for _, e := range oddIDs[:5] {
-		must(t, lim.SetLimits(ctx, weir.Scope{Entity: e}, rpm))
+		must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: e}, rpm))
 		for _, r := range oddIDs[:4] {
-			must(t, lim.SetLimits(ctx, weir.Scope{Entity: e, Resource: r}, rpm))
+			must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: e, Resource: r}, rpm))
 		}
 	}
 	for _, r := range oddIDs {
-		must(t, lim.SetLimits(ctx, weir.Scope{Resource: r}, rpm))
+		must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: r}, rpm))
 	}
 	for _, tt := range []struct {
 		name  string
-		query weir.LimitsQuery
+		query admin.LimitsQuery
 		want  int
-		all   func(weir.ScopedLimits) bool
+		all   func(admin.ScopedLimits) bool
 	}{
-		{"resources", weir.LimitsQuery{}, len(oddIDs), func(s weir.ScopedLimits) bool { return s.Source == weir.SourceResource }},
-		{"an entity", weir.LimitsQuery{Entity: "a#b"}, 5, func(s weir.ScopedLimits) bool { return s.Entity == "a#b" }},
-		{"a resource", weir.LimitsQuery{Resource: "a#b"}, 5, func(s weir.ScopedLimits) bool {
+		{"resources", admin.LimitsQuery{}, len(oddIDs), func(s admin.ScopedLimits) bool { return s.Source == weir.SourceResource }},
+		{"an entity", admin.LimitsQuery{Entity: "a#b"}, 5, func(s admin.ScopedLimits) bool { return s.Entity == "a#b" }},
+		{"a resource", admin.LimitsQuery{Resource: "a#b"}, 5, func(s admin.ScopedLimits) bool {
 			return s.Resource == "a#b" && s.Source == weir.SourceEntity
 		}},
-		{"defaults", weir.LimitsQuery{Resource: weir.DefaultResource}, 5, func(s weir.ScopedLimits) bool {
+		{"defaults", admin.LimitsQuery{Resource: weir.DefaultResource}, 5, func(s admin.ScopedLimits) bool {
 			return s.Resource == "" && s.Source == weir.SourceEntityDefault
 		}},
-		{"both", weir.LimitsQuery{Entity: "a#b", Resource: "<script>"}, 1, func(s weir.ScopedLimits) bool {
-			return s.Scope == weir.Scope{Entity: "a#b", Resource: "<script>"}
+		{"both", admin.LimitsQuery{Entity: "a#b", Resource: "<script>"}, 1, func(s admin.ScopedLimits) bool {
+			return s.Scope == admin.Scope{Entity: "a#b", Resource: "<script>"}
 		}},
-		{"nothing", weir.LimitsQuery{Entity: "nobody"}, 0, nil},
+		{"nothing", admin.LimitsQuery{Entity: "nobody"}, 0, nil},
 	} {
 		for _, size := range []int{0, 1, 3} {
 			t.Run(fmt.Sprintf("%s by %d", tt.name, size), func(t *testing.T) {
 				t.Parallel()
-				seen := make(map[weir.Scope]bool)
+				seen := make(map[admin.Scope]bool)
 				q := tt.query
 				for q.Max = size; ; {
-					page, err := lim.ListLimits(t.Context(), q)
+					page, err := admin.New(lim).Limits.List(t.Context(), q)
 					must(t, err)
-					if size > 0 && len(page.Limits) > size {
-						t.Errorf("a page of %d", len(page.Limits))
+					if size > 0 && len(page.Items) > size {
+						t.Errorf("a page of %d", len(page.Items))
 					}
-					for _, sl := range page.Limits {
+					for _, sl := range page.Items {
 						if seen[sl.Scope] || !tt.all(sl) || len(sl.Limits) != 1 {
 							t.Errorf("got %+v", sl)
 						}
@@ -267,11 +268,11 @@ func TestListLimits(t *testing.T) {
 			})
 		}
 	}
-	_, err := lim.ListLimits(ctx, weir.LimitsQuery{After: "?"})
+	_, err := admin.New(lim).Limits.List(ctx, admin.LimitsQuery{After: "?"})
 	if !errors.Is(err, weir.ErrBadCursor) {
 		t.Errorf("cursor: %v", err)
 	}
-	_, err = lim.ListLimits(ctx, weir.LimitsQuery{Max: -1})
+	_, err = admin.New(lim).Limits.List(ctx, admin.LimitsQuery{Max: -1})
 	wantConfigError(t, err, "max")
 }
 
@@ -285,7 +286,7 @@ func TestConcurrentLimits(t *testing.T) {
 		wg.Go(func() {
 			l := []*weir.Limiter{lim, other}[i%2]
 			for j := range 10 {
-				err := l.SetLimits(t.Context(), weir.Scope{}, weir.PerMinute("rpm", int64(1+10*i+j)))
+				err := admin.New(l).Limits.Set(t.Context(), admin.Scope{}, weir.PerMinute("rpm", int64(1+10*i+j)))
 				if err != nil && !errors.Is(err, weir.ErrConflict) {
 					t.Error(err)
 				}
@@ -318,7 +319,7 @@ func TestForeignRecord(t *testing.T) {
 	must(t, st.Commit(t.Context(), store.Write{Record: store.Record{
 		Key: store.Key{Namespace: "default", Kind: store.KindResourceLimits, ID: "r"}, Value: []byte("not JSON"),
 	}}))
-	_, err := limiterOn(t, st).Limits(t.Context(), weir.Scope{Resource: "r"})
+	_, err := admin.New(limiterOn(t, st)).Limits.Get(t.Context(), admin.Scope{Resource: "r"})
 	var se *weir.StoreError
 	if !errors.As(err, &se) || se.Hint == "" {
 		t.Errorf("got error %v", err)
@@ -328,14 +329,14 @@ func TestForeignRecord(t *testing.T) {
 // If several callers of ReplaceLimits have read the same value, one succeeds and the others get a conflict.
 func TestReplaceLimits(t *testing.T) {
 	t.Parallel()
-	lim, ctx, scope := memoryLimiter(t), t.Context(), weir.Scope{Entity: "e", Resource: "r"}
-	race := func(was weir.ScopedLimits) (won int64) {
+	lim, ctx, scope := memoryLimiter(t), t.Context(), admin.Scope{Entity: "e", Resource: "r"}
+	race := func(was admin.ScopedLimits) (won int64) {
 		t.Helper()
 		var wins atomic.Int64
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
-				switch err := lim.ReplaceLimits(ctx, was, weir.PerHour("rph", int64(100+i))); {
+				switch err := admin.New(lim).Limits.Replace(ctx, was, weir.PerHour("rph", int64(100+i))); {
 				case err == nil:
 					wins.Add(1)
 				case !errors.Is(err, weir.ErrConflict):
@@ -346,25 +347,25 @@ func TestReplaceLimits(t *testing.T) {
 		wg.Wait()
 		return wins.Load()
 	}
-	if won := race(weir.ScopedLimits{Scope: scope}); won != 1 {
+	if won := race(admin.ScopedLimits{Scope: scope}); won != 1 {
 		t.Errorf("%d made limits where there were none, want 1", won)
 	}
-	was, err := lim.Limits(ctx, scope)
+	was, err := admin.New(lim).Limits.Get(ctx, scope)
 	must(t, err)
 	was.Limits = []weir.Limit{weir.PerHour("rph", 100)}
-	must(t, lim.SetLimits(ctx, scope, was.Limits...))
-	if err := lim.ReplaceLimits(ctx, weir.ScopedLimits{Scope: scope}, weir.PerHour("rph", 1)); !errors.Is(err, weir.ErrConflict) {
+	must(t, admin.New(lim).Limits.Set(ctx, scope, was.Limits...))
+	if err := admin.New(lim).Limits.Replace(ctx, admin.ScopedLimits{Scope: scope}, weir.PerHour("rph", 1)); !errors.Is(err, weir.ErrConflict) {
 		t.Errorf("there are limits, and none were read: got %v", err)
 	}
-	must(t, lim.SetLimits(ctx, scope, weir.PerHour("rph", 7)))
-	if err := lim.ReplaceLimits(ctx, was); !errors.Is(err, weir.ErrConflict) {
+	must(t, admin.New(lim).Limits.Set(ctx, scope, weir.PerHour("rph", 7)))
+	if err := admin.New(lim).Limits.Replace(ctx, was); !errors.Is(err, weir.ErrConflict) {
 		t.Errorf("deleting what is not as it was read: got %v", err)
 	}
-	was, err = lim.Limits(ctx, scope)
+	was, err = admin.New(lim).Limits.Get(ctx, scope)
 	must(t, err)
-	must(t, lim.ReplaceLimits(ctx, was))
-	if err := lim.ReplaceLimits(ctx, weir.ScopedLimits{Scope: scope}); !errors.Is(err, weir.ErrNotFound) {
+	must(t, admin.New(lim).Limits.Replace(ctx, was))
+	if err := admin.New(lim).Limits.Replace(ctx, admin.ScopedLimits{Scope: scope}); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("nothing to delete: got %v", err)
 	}
-	wantConfigError(t, lim.ReplaceLimits(ctx, was, weir.PerHour("rph", 0)), "limit rph: amount")
+	wantConfigError(t, admin.New(lim).Limits.Replace(ctx, was, weir.PerHour("rph", 0)), "limit rph: amount")
 }

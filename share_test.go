@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
@@ -30,7 +31,7 @@ func (f *fixed) Stale(_ context.Context, epoch uint64) {
 func sharing(t *testing.T, f *fixed, limits ...weir.Limit) *weir.Limiter {
 	t.Helper()
 	lim := limiterWith(t, f, weir.Config{Store: memory.New(nil)})
-	if err := lim.SetLimits(t.Context(), weir.Scope{}, limits...); err != nil {
+	if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, limits...); err != nil {
 		t.Fatal(err)
 	}
 	return lim
@@ -170,7 +171,7 @@ func TestShareStopped(t *testing.T) {
 			return st.Store.Take(context.Background(), t) // even if the context has ended
 		}
 		lim := limiterWith(t, f, weir.Config{Store: st, DecideWithin: time.Second})
-		if err := lim.SetLimits(t.Context(), weir.Scope{}, weir.PerHour("rph", 100)); err != nil {
+		if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerHour("rph", 100)); err != nil {
 			t.Fatal(err)
 		}
 		req := weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"rph": 1}}
@@ -202,7 +203,7 @@ func TestShareStale(t *testing.T) {
 	for _, f := range two {
 		lims = append(lims, limiterWith(t, f, weir.Config{Store: st}))
 	}
-	if err := lims[0].SetLimits(t.Context(), weir.Scope{}, weir.PerHour("rph", 10)); err != nil {
+	if err := admin.New(lims[0]).Limits.Set(t.Context(), admin.Scope{}, weir.PerHour("rph", 10)); err != nil {
 		t.Fatal(err)
 	}
 	spend := func(i int) error {

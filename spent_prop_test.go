@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -35,8 +36,8 @@ func TestSpentIsTheLedger(t *testing.T) {
 		lim, err := weir.New(weir.Config{Store: memory.New(&memory.Config{Now: func() time.Time { return now }}), Observer: obs})
 		must(t, err)
 		defer lim.Close()
-		must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerMinute("rpm", 10)))
-		must(t, lim.SetLimits(ctx, weir.Scope{Entity: "b"}, weir.PerMinute("rpm", 10), weir.PerMinute("tpm", 30)))
+		must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerMinute("rpm", 10)))
+		must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: "b"}, weir.PerMinute("rpm", 10), weir.PerMinute("tpm", 30)))
 		request := func() weir.Request {
 			req := weir.Request{Entity: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "entity"), Resource: "api", Requests: rapid.Int64Range(0, 3).Draw(rt, "requests")}
 			if req.Entity == "b" {
@@ -76,7 +77,7 @@ func TestSpentIsTheLedger(t *testing.T) {
 			"time": func(*rapid.T) { now = now.Add(time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(rt, "time"))) },
 		})
 		for _, entity := range []string{"a", "b"} {
-			b, err := lim.Bucket(ctx, entity, "api")
+			b, err := admin.New(lim).Buckets.Get(ctx, entity, "api")
 			must(t, err)
 			for _, l := range b.Limits {
 				if got, want := told[key{entity, l.Limit.Name}], l.Debited-l.Returned; got != want {

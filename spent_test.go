@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
@@ -44,8 +45,8 @@ func TestSpent(t *testing.T) {
 	b := setup(t, s.observe)
 	b.set("", "", weir.PerMinute("rpm", 10), weir.PerMinute("tpm", 1000))
 	b.set("team", "", weir.PerMinute("tpm", 500), weir.PerMinute("gpm", 50))
-	for _, e := range []weir.Entity{{ID: "team"}, {ID: "alice", Parent: "team", Cascade: true}} {
-		must(t, b.CreateEntity(b.ctx, e))
+	for _, e := range []admin.Entity{{ID: "team"}, {ID: "alice", Parent: "team", Cascade: true}} {
+		must(t, b.admin.Entities.Create(b.ctx, e))
 	}
 	lease := b.take("alice", weir.Tokens{"rpm": 2, "tpm": 30, "gpm": 5})
 	s.want(t, "alice 0 map[gpm:5 rpm:2 tpm:30]")
@@ -123,9 +124,9 @@ func TestDebits(t *testing.T) {
 		}
 		got = append(got, text.String())
 	})
-	must(t, lim.SetLimits(t.Context(), weir.Scope{}, weir.PerMinute("rpm", 10)))
-	for _, e := range []weir.Entity{{ID: "team"}, {ID: "alice", Parent: "team", Cascade: true}} {
-		must(t, lim.CreateEntity(t.Context(), e))
+	must(t, admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerMinute("rpm", 10)))
+	for _, e := range []admin.Entity{{ID: "team"}, {ID: "alice", Parent: "team", Cascade: true}} {
+		must(t, admin.New(lim).Entities.Create(t.Context(), e))
 	}
 	lease, err := lim.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpm": 3}})
 	must(t, err)

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 )
 
 // says sets on_unavailable of a scope.
 func (b *bundle) says(entity, resource string, u weir.OnUnavailable) {
 	b.t.Helper()
-	must(b.t, b.SetOnUnavailable(b.ctx, weir.Scope{Entity: entity, Resource: resource}, u))
+	must(b.t, b.admin.Limits.SetOnUnavailable(b.ctx, admin.Scope{Entity: entity, Resource: resource}, u))
 }
 
 // answer returns the outcome of requests of an entity on "api" under the current settings, and fails the test unless
@@ -54,7 +55,7 @@ func TestOnUnavailableLevels(t *testing.T) {
 		{weir.OnUnavailableAllow, weir.OnUnavailableLocal, weir.OnUnavailableDeny, weir.OnUnavailableDeny, weir.OnUnavailableDeny, weir.OnUnavailableAllow},
 		{weir.OnUnavailableLocal, unset, unset, weir.OnUnavailableDeny, weir.OnUnavailableAllow, weir.OnUnavailableLocal},
 	} {
-		for _, limited := range []weir.Scope{{}, {Entity: "alice", Resource: "api"}, {Entity: "alice"}} {
+		for _, limited := range []admin.Scope{{}, {Entity: "alice", Resource: "api"}, {Entity: "alice"}} {
 			bubble(t, func(b *bundle) {
 				b.set(limited.Entity, limited.Resource, weir.PerMinute("rpm", 1000))
 				b.says("alice", "api", tt.entity)
@@ -207,33 +208,33 @@ func TestOnUnavailableLocalIsWarm(t *testing.T) {
 // Limits and on_unavailable do not affect each other, at any level.
 func TestOnUnavailableAndLimits(t *testing.T) {
 	t.Parallel()
-	for _, scope := range []weir.Scope{{Resource: "api"}, {Entity: "alice"}, {Entity: "alice", Resource: "api"}} {
+	for _, scope := range []admin.Scope{{Resource: "api"}, {Entity: "alice"}, {Entity: "alice", Resource: "api"}} {
 		lim, ctx := memoryLimiter(t), t.Context()
 		check := func(limits int, u weir.OnUnavailable) {
 			t.Helper()
-			got, err := lim.Limits(ctx, scope)
+			got, err := admin.New(lim).Limits.Get(ctx, scope)
 			must(t, err)
 			if len(got.Limits) != limits || got.OnUnavailable != u {
 				t.Errorf("%+v: got %+v, want %d limits and %q", scope, got, limits, u)
 			}
 		}
-		must(t, lim.SetOnUnavailable(ctx, scope, weir.OnUnavailableDeny))
+		must(t, admin.New(lim).Limits.SetOnUnavailable(ctx, scope, weir.OnUnavailableDeny))
 		check(0, weir.OnUnavailableDeny)
 		_, err := lim.Acquire(ctx, weir.Request{Entity: "alice", Resource: "api"})
 		wantErr(t, err, weir.ErrNoLimits)
-		wantErr(t, lim.DeleteLimits(ctx, scope), weir.ErrNotFound)
-		must(t, lim.SetLimits(ctx, scope, weir.PerMinute("rpm", 1)))
+		wantErr(t, admin.New(lim).Limits.Delete(ctx, scope), weir.ErrNotFound)
+		must(t, admin.New(lim).Limits.Set(ctx, scope, weir.PerMinute("rpm", 1)))
 		check(1, weir.OnUnavailableDeny)
-		must(t, lim.DeleteLimits(ctx, scope))
+		must(t, admin.New(lim).Limits.Delete(ctx, scope))
 		check(0, weir.OnUnavailableDeny)
-		must(t, lim.SetOnUnavailable(ctx, scope, weir.OnUnavailableDefault))
-		_, err = lim.Limits(ctx, scope)
+		must(t, admin.New(lim).Limits.SetOnUnavailable(ctx, scope, weir.OnUnavailableDefault))
+		_, err = admin.New(lim).Limits.Get(ctx, scope)
 		wantErr(t, err, weir.ErrNotFound)
-		wantConfigError(t, lim.SetOnUnavailable(ctx, scope, "maybe"), "on_unavailable")
-		page, err := lim.Audit(ctx, weir.AuditQuery{})
+		wantConfigError(t, admin.New(lim).Limits.SetOnUnavailable(ctx, scope, "maybe"), "on_unavailable")
+		page, err := admin.New(lim).Audit.List(ctx, admin.AuditQuery{})
 		must(t, err)
-		if n := len(page.Events); n != 4 || page.Events[0].Action != "limits.on_unavailable" {
-			t.Errorf("%+v: %d events, %+v", scope, n, page.Events)
+		if n := len(page.Items); n != 4 || page.Items[0].Action != "limits.on_unavailable" {
+			t.Errorf("%+v: %d events, %+v", scope, n, page.Items)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -75,7 +76,7 @@ func TestOnUnavailable(t *testing.T) {
 		b := setup(t, func(c *weir.Config) { c.OnUnavailable = tt.config })
 		b.set("", "", weir.PerMinute("rpm", 10))
 		if tt.system != unset {
-			must(t, b.SetOnUnavailable(b.ctx, weir.Scope{}, tt.system))
+			must(t, b.admin.Limits.SetOnUnavailable(b.ctx, admin.Scope{}, tt.system))
 		}
 		b.take("alice", nil)
 		b.fake.does(takeFails(errDown))
@@ -427,10 +428,10 @@ func TestObserver(t *testing.T) {
 	t.Parallel()
 	var seen witness
 	b := setup(t, seen.observe)
-	_, err := b.CreateNamespace(b.ctx, "alpha")
+	_, err := b.admin.Namespaces.Create(b.ctx, "alpha")
 	must(t, err)
 	view := b.In("alpha")
-	must(t, view.SetLimits(b.ctx, weir.Scope{}, weir.PerMinute("rpm", 1)))
+	must(t, admin.New(view).Limits.Set(b.ctx, admin.Scope{}, weir.PerMinute("rpm", 1)))
 	req := weir.Request{Entity: "alice", Resource: "api", Tokens: one}
 	seen.drain()
 	lease, err := view.Acquire(b.ctx, req)

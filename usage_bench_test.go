@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -27,7 +28,7 @@ func BenchmarkAdmitted(b *testing.B) {
 			must(b, err)
 			defer lim.Close()
 			ctx := b.Context()
-			must(b, lim.SetLimits(ctx, weir.Scope{}, weir.PerSecond("rps", 1_000_000).WithBurst(1e12)))
+			must(b, admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerSecond("rps", 1_000_000).WithBurst(1e12)))
 			b.Run("Allow", func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {

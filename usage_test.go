@@ -42,7 +42,7 @@ func TestUsageNames(t *testing.T) {
 			for _, n := range names {
 				limits = append(limits, weir.PerDay(n, 1000))
 			}
-			must(t, lim.SetLimits(ctx, weir.Scope{}, limits...))
+			must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{}, limits...))
 			for i, entity := range names {
 				for j, resource := range names {
 					for k, limit := range names {
@@ -57,7 +57,7 @@ func TestUsageNames(t *testing.T) {
 						page, err := admin.New(lim).Usage.Windows(ctx, admin.UsageQuery{Entity: entity, Resource: resource, Window: w})
 						must(t, err)
 						got := map[string]int64{}
-						for _, u := range page.Windows { // two if an hour has just turned
+						for _, u := range page.Items { // two if an hour has just turned
 							for _, l := range u.Limits {
 								got[l.Limit] += l.Consumed
 							}
@@ -91,9 +91,9 @@ func TestUsageLife(t *testing.T) {
 		defer lim.Close()
 		ctx := t.Context()
 		time.Sleep(24*time.Hour - time.Since(time.Now().Truncate(24*time.Hour)) - 30*time.Second) // until 23:59:30; in the bubble
-		must(t, lim.CreateEntity(ctx, weir.Entity{ID: "org"}))
-		must(t, lim.CreateEntity(ctx, weir.Entity{ID: "key", Parent: "org", Cascade: true}))
-		must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerHour("rph", 10), weir.PerHour("tph", 1000)))
+		must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "org"}))
+		must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "key", Parent: "org", Cascade: true}))
+		must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerHour("rph", 10), weir.PerHour("tph", 1000)))
 		req := weir.Request{Entity: "key", Resource: "api", Tokens: weir.Tokens{"rph": 1, "tph": 100}}
 		lease, err := lim.Acquire(ctx, req)
 		must(t, err)
@@ -128,7 +128,7 @@ func TestUsageLife(t *testing.T) {
 				},
 			},
 		}
-		if diff := cmp.Diff(want, page.Windows); diff != "" {
+		if diff := cmp.Diff(want, page.Items); diff != "" {
 			t.Errorf("windows (-want +got):\n%s", diff)
 		}
 
@@ -155,7 +155,7 @@ func TestUsageRefused(t *testing.T) {
 	t.Parallel()
 	lim := limiterOn(t, memory.New(nil))
 	ctx := t.Context()
-	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerDay("requests", 2)))
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerDay("requests", 2)))
 	for range 5 {
 		_, err := lim.Allow(ctx, "alice", "api")
 		must(t, err)
@@ -172,10 +172,10 @@ func TestUsageShadow(t *testing.T) {
 	t.Parallel()
 	lim := limiterOn(t, memory.New(nil))
 	ctx := t.Context()
-	must(t, lim.CreateEntity(ctx, weir.Entity{ID: "org"}))
-	must(t, lim.CreateEntity(ctx, weir.Entity{ID: "key", Parent: "org", Cascade: true}))
-	must(t, lim.SetLimits(ctx, weir.Scope{Entity: "org"}, weir.PerDay("tpd", 100).WithEnforce(weir.EnforceShadow), weir.PerDay("rpd", 2).WithEnforce(weir.EnforceShadow)))
-	must(t, lim.SetLimits(ctx, weir.Scope{Entity: "key"}, weir.PerDay("tpd", 250)))
+	must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "org"}))
+	must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "key", Parent: "org", Cascade: true}))
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: "org"}, weir.PerDay("tpd", 100).WithEnforce(weir.EnforceShadow), weir.PerDay("rpd", 2).WithEnforce(weir.EnforceShadow)))
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: "key"}, weir.PerDay("tpd", 250)))
 	req := weir.Request{Entity: "key", Resource: "api", Tokens: weir.Tokens{"tpd": 80}}
 	for range 3 { // the parent's limit would refuse the second and third
 		_, err := lim.Acquire(ctx, req)
@@ -226,7 +226,7 @@ func TestUsageDegraded(t *testing.T) {
 	must(t, err)
 	defer lim.Close()
 	ctx := t.Context()
-	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerDay("rpd", 2)))
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerDay("rpd", 2)))
 	_, err = lim.Acquire(ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpd": 1}})
 	must(t, err)
 	_, err = lim.Allow(ctx, "alice", "api")
@@ -250,7 +250,7 @@ func TestUsageDegradedWait(t *testing.T) {
 	must(t, err)
 	defer lim.Close()
 	ctx := t.Context()
-	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerDay("rpd", 2)))
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerDay("rpd", 2)))
 	fake.does(func(f *fakeStore) {
 		f.get = func(context.Context, ...store.Key) (store.Got, error) { return store.Got{}, errDown }
 	})
@@ -269,7 +269,7 @@ func TestUsagePages(t *testing.T) {
 	t.Parallel()
 	lim := limiterOn(t, memory.New(nil))
 	ctx := t.Context()
-	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerDay("rpd", 2)))
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerDay("rpd", 2)))
 	var want []string
 	for _, entity := range []string{"a", "b", "c", "d", "e"} {
 		_, err := lim.Allow(ctx, entity, "api")
@@ -283,10 +283,10 @@ func TestUsagePages(t *testing.T) {
 		for {
 			page, err := admin.New(lim).Usage.Windows(ctx, q)
 			must(t, err)
-			if len(page.Windows) > size {
-				t.Fatalf("a page of %d, want at most %d", len(page.Windows), size)
+			if len(page.Items) > size {
+				t.Fatalf("a page of %d, want at most %d", len(page.Items), size)
 			}
-			for _, u := range page.Windows {
+			for _, u := range page.Items {
 				got = append(got, u.Entity)
 			}
 			if q.After = page.Next; q.After == "" {
@@ -334,18 +334,18 @@ func TestUsagePurged(t *testing.T) {
 	m := memory.New(nil)
 	lim := limiterOn(t, m)
 	ctx := t.Context()
-	ns, err := lim.CreateNamespace(ctx, "blue")
+	ns, err := admin.New(lim).Namespaces.Create(ctx, "blue")
 	must(t, err)
 	blue := lim.In("blue")
-	must(t, blue.SetLimits(ctx, weir.Scope{}, weir.PerDay("rpd", 2)))
+	must(t, admin.New(blue).Limits.Set(ctx, admin.Scope{}, weir.PerDay("rpd", 2)))
 	_, err = blue.Allow(ctx, "alice", "api")
 	must(t, err)
 	q := store.UsageQuery{Namespace: ns.ID, Of: store.OfNamespace, Window: store.Monthly, To: time.Now().AddDate(1, 0, 0)}
 	if page, err := m.Usage(ctx, q); err != nil || len(page.Records) != 1 {
 		t.Fatalf("before: %+v, %v", page, err)
 	}
-	must(t, lim.DeleteNamespace(ctx, "blue"))
-	must(t, lim.PurgeNamespace(ctx, "blue"))
+	must(t, admin.New(lim).Namespaces.Delete(ctx, "blue"))
+	must(t, admin.New(lim).Namespaces.Purge(ctx, "blue"))
 	if page, err := m.Usage(ctx, q); err != nil || len(page.Records) != 0 {
 		t.Errorf("after: %+v, %v", page, err)
 	}

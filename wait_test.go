@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // line starts waiters one after the other, and records the order and time in which they are served.
@@ -273,10 +274,10 @@ func TestWaitIsWoken(t *testing.T) {
 			return b.resume(spent.Token("x", time.Now().Add(time.Hour))).Rollback(b.ctx)
 		},
 		"own limit raised": func(b *bundle, _ *weir.Lease) error {
-			return b.SetLimits(b.ctx, weir.Scope{Entity: "alice"}, weir.PerHour("rpm", 30))
+			return b.admin.Limits.Set(b.ctx, admin.Scope{Entity: "alice"}, weir.PerHour("rpm", 30))
 		},
 		"system's limit raised": func(b *bundle, _ *weir.Lease) error {
-			return b.SetLimits(b.ctx, weir.Scope{}, weir.PerHour("rpm", 30))
+			return b.admin.Limits.Set(b.ctx, admin.Scope{}, weir.PerHour("rpm", 30))
 		},
 	}
 	for name, wake := range tests {

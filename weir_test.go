@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -43,6 +44,7 @@ func (c *clock) advance(d time.Duration) {
 type bundle struct {
 	*weir.Limiter
 
+	admin *admin.Admin // of the limiter
 	t     *testing.T
 	ctx   context.Context //nolint:containedctx // the test's
 	clock *clock
@@ -72,7 +74,7 @@ func setupOn(t *testing.T, fake *fakeStore, c *clock, change ...func(*weir.Confi
 			t.Errorf("close: %v", err)
 		}
 	})
-	return &bundle{Limiter: lim, t: t, ctx: t.Context(), clock: c, fake: fake, cfg: cfg}
+	return &bundle{Limiter: lim, admin: admin.New(lim), t: t, ctx: t.Context(), clock: c, fake: fake, cfg: cfg}
 }
 
 // peer returns another limiter on the same store, with its own caches, like another process.
@@ -83,7 +85,7 @@ func (b *bundle) peer(change ...func(*weir.Config)) *bundle {
 
 func (b *bundle) set(entity, resource string, limits ...weir.Limit) {
 	b.t.Helper()
-	if err := b.SetLimits(b.ctx, weir.Scope{Entity: entity, Resource: resource}, limits...); err != nil {
+	if err := b.admin.Limits.Set(b.ctx, admin.Scope{Entity: entity, Resource: resource}, limits...); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -91,7 +93,7 @@ func (b *bundle) set(entity, resource string, limits ...weir.Limit) {
 // child creates an entity that charges its parent.
 func (b *bundle) child(id, parent string) {
 	b.t.Helper()
-	if err := b.CreateEntity(b.ctx, weir.Entity{ID: id, Parent: parent, Cascade: parent != ""}); err != nil {
+	if err := b.admin.Entities.Create(b.ctx, admin.Entity{ID: id, Parent: parent, Cascade: parent != ""}); err != nil {
 		b.t.Fatal(err)
 	}
 }

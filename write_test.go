@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/leaseid"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
@@ -126,38 +127,41 @@ var oddIDs = []string{
 // changes are all the ways to change a catalog, each on a limiter that prepare has filled.
 var changes = map[string]func(context.Context, *weir.Limiter) error{
 	"create entity": func(ctx context.Context, l *weir.Limiter) error {
-		return l.CreateEntity(ctx, weir.Entity{ID: "new", Parent: "child"})
+		return admin.New(l).Entities.Create(ctx, admin.Entity{ID: "new", Parent: "child"})
 	},
 	"update entity": func(ctx context.Context, l *weir.Limiter) error {
-		_, err := l.UpdateEntity(ctx, "child", weir.EntityUpdate{Parent: new("other")})
+		_, err := admin.New(l).Entities.Update(ctx, "child", admin.EntityUpdate{Parent: new("other")})
 		return err
 	},
 	"delete entity": func(ctx context.Context, l *weir.Limiter) error {
-		return l.DeleteEntity(ctx, "parent", weir.DeleteOptions{Children: true})
+		return admin.New(l).Entities.Delete(ctx, "parent", admin.DeleteOptions{Children: true})
 	},
 	"set limits": func(ctx context.Context, l *weir.Limiter) error {
-		return l.SetLimits(ctx, weir.Scope{Resource: "r"}, weir.PerMinute("rpm", 2))
+		return admin.New(l).Limits.Set(ctx, admin.Scope{Resource: "r"}, weir.PerMinute("rpm", 2))
 	},
 	"delete limits": func(ctx context.Context, l *weir.Limiter) error {
-		return l.DeleteLimits(ctx, weir.Scope{Resource: "r"})
+		return admin.New(l).Limits.Delete(ctx, admin.Scope{Resource: "r"})
 	},
 	"set on_unavailable": func(ctx context.Context, l *weir.Limiter) error {
-		return l.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableAllow)
+		return admin.New(l).Limits.SetOnUnavailable(ctx, admin.Scope{}, weir.OnUnavailableAllow)
 	},
-	"create namespace": func(ctx context.Context, l *weir.Limiter) error { _, err := l.CreateNamespace(ctx, "new"); return err },
-	"delete namespace": func(ctx context.Context, l *weir.Limiter) error { return l.DeleteNamespace(ctx, "live") },
-	"recover namespace": func(ctx context.Context, l *weir.Limiter) error {
-		_, err := l.RecoverNamespace(ctx, "dead")
+	"create namespace": func(ctx context.Context, l *weir.Limiter) error {
+		_, err := admin.New(l).Namespaces.Create(ctx, "new")
 		return err
 	},
-	"purge namespace":    func(ctx context.Context, l *weir.Limiter) error { return l.PurgeNamespace(ctx, "dead") },
-	"reset bucket":       func(ctx context.Context, l *weir.Limiter) error { return l.ResetBucket(ctx, "child", "r") },
+	"delete namespace": func(ctx context.Context, l *weir.Limiter) error { return admin.New(l).Namespaces.Delete(ctx, "live") },
+	"recover namespace": func(ctx context.Context, l *weir.Limiter) error {
+		_, err := admin.New(l).Namespaces.Recover(ctx, "dead")
+		return err
+	},
+	"purge namespace":    func(ctx context.Context, l *weir.Limiter) error { return admin.New(l).Namespaces.Purge(ctx, "dead") },
+	"reset bucket":       func(ctx context.Context, l *weir.Limiter) error { return admin.New(l).Buckets.Reset(ctx, "child", "r") },
 	"make a signing key": func(ctx context.Context, l *weir.Limiter) error { _, err := leaseid.StoredKey(ctx, l); return err },
 	"set default limits": func(ctx context.Context, l *weir.Limiter) error {
-		return l.SetLimits(ctx, weir.Scope{Entity: "child"}, weir.PerDay("rpd", 9))
+		return admin.New(l).Limits.Set(ctx, admin.Scope{Entity: "child"}, weir.PerDay("rpd", 9))
 	},
 	"set system's limits": func(ctx context.Context, l *weir.Limiter) error {
-		return l.SetLimits(ctx, weir.Scope{}, weir.PerDay("rpd", 9))
+		return admin.New(l).Limits.Set(ctx, admin.Scope{}, weir.PerDay("rpd", 9))
 	},
 }
 
@@ -165,19 +169,19 @@ var changes = map[string]func(context.Context, *weir.Limiter) error{
 func prepare(tb testing.TB, st store.Store) {
 	tb.Helper()
 	ctx, l := tb.Context(), limiterOn(tb, st)
-	must(tb, l.CreateEntity(ctx, weir.Entity{ID: "parent"}))
-	must(tb, l.CreateEntity(ctx, weir.Entity{ID: "other"}))
-	must(tb, l.CreateEntity(ctx, weir.Entity{ID: "child", Parent: "parent"}))
-	must(tb, l.SetLimits(ctx, weir.Scope{Resource: "r"}, weir.PerMinute("rpm", 1)))
-	must(tb, l.SetLimits(ctx, weir.Scope{Entity: "child", Resource: "r"}, weir.PerMinute("rpm", 1)))
+	must(tb, admin.New(l).Entities.Create(ctx, admin.Entity{ID: "parent"}))
+	must(tb, admin.New(l).Entities.Create(ctx, admin.Entity{ID: "other"}))
+	must(tb, admin.New(l).Entities.Create(ctx, admin.Entity{ID: "child", Parent: "parent"}))
+	must(tb, admin.New(l).Limits.Set(ctx, admin.Scope{Resource: "r"}, weir.PerMinute("rpm", 1)))
+	must(tb, admin.New(l).Limits.Set(ctx, admin.Scope{Entity: "child", Resource: "r"}, weir.PerMinute("rpm", 1)))
 	_, err := l.Allow(ctx, "child", "r")
 	must(tb, err)
 	for _, name := range []string{"live", "dead"} {
-		_, err := l.CreateNamespace(ctx, name)
+		_, err := admin.New(l).Namespaces.Create(ctx, name)
 		must(tb, err)
-		must(tb, l.In(name).SetLimits(ctx, weir.Scope{}, weir.PerMinute("rpm", 1)))
+		must(tb, admin.New(l.In(name)).Limits.Set(ctx, admin.Scope{}, weir.PerMinute("rpm", 1)))
 	}
-	must(tb, l.DeleteNamespace(ctx, "dead"))
+	must(tb, admin.New(l).Namespaces.Delete(ctx, "dead"))
 }
 
 // An error at any store call is returned unchanged, and the same change succeeds once the failure is over, or had already
@@ -258,7 +262,7 @@ func TestConflicts(t *testing.T) {
 	t.Parallel()
 	set := func(t *testing.T, l *weir.Limiter) error {
 		t.Helper()
-		return l.SetLimits(t.Context(), weir.Scope{}, weir.PerMinute("rpm", 1))
+		return admin.New(l).Limits.Set(t.Context(), admin.Scope{}, weir.PerMinute("rpm", 1))
 	}
 	conflict := &store.ConflictError{Have: 2, Want: 1}
 	t.Run("again and again", func(t *testing.T) {
@@ -303,7 +307,7 @@ func TestConflicts(t *testing.T) {
 			}
 			return nil
 		}}
-		err := limiterOn(t, h).SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableAllow)
+		err := admin.New(limiterOn(t, h)).Limits.SetOnUnavailable(ctx, admin.Scope{}, weir.OnUnavailableAllow)
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("got error %v, want the context's", err)
 		}
@@ -328,7 +332,7 @@ func TestCallsAreBoundedAndObserved(t *testing.T) {
 			},
 		}})
 		must(t, err)
-		err = lim.SetOnUnavailable(t.Context(), weir.Scope{}, weir.OnUnavailableAllow)
+		err = admin.New(lim).Limits.SetOnUnavailable(t.Context(), admin.Scope{}, weir.OnUnavailableAllow)
 		var se *weir.StoreError
 		if !errors.As(err, &se) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(se.Hint, "StoreTimeout") {
 			t.Errorf("got error %v, want a StoreError with a hint", err)
@@ -344,7 +348,7 @@ func TestLostAnswerEvicts(t *testing.T) {
 	t.Parallel()
 	h := &hooked{Store: memory.New(nil)}
 	lim, ctx := limiterOn(t, h), t.Context()
-	must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerHour("rph", 1)))
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerHour("rph", 1)))
 	allowed(t, lim, "e", "r", true, false)
 	var lost atomic.Bool
 	h.after = func(op string) error {
@@ -353,7 +357,7 @@ func TestLostAnswerEvicts(t *testing.T) {
 		}
 		return nil
 	}
-	if err := lim.SetLimits(ctx, weir.Scope{}, weir.PerHour("rph", 3)); err == nil {
+	if err := admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerHour("rph", 3)); err == nil {
 		t.Fatal("no error")
 	}
 	allowed(t, lim, "e", "r", true, true, false)

@@ -2,6 +2,7 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/weirlimits/weir"
@@ -9,24 +10,62 @@ import (
 	"github.com/weirlimits/weir/internal/policy/record"
 )
 
-// Admin manages the namespace of a limiter. It is safe for concurrent use.
+// Admin manages the namespace of a limiter, and the namespaces of its store. It is safe for concurrent use.
+//
+// A change takes effect at once for requests through the same limiter. Other processes follow within
+// [weir.Config.CacheTTL]; they follow other limits also at the bucket's next debit.
 type Admin struct {
-	Usage *UsageReports // what was spent, by whom, on what, and when
+	Entities   *Entities     // callers, and which of them charge a parent
+	Limits     *Limits       // what entities may spend, and the settings stored with it
+	Namespaces *Namespaces   // of the store
+	Manifests  *Manifests    // entities and limits as files declare them, and the revisions of these files
+	Buckets    *Buckets      // what entities have left
+	Usage      *UsageReports // what was spent, by whom, on what, and when
+	Audit      *AuditLog     // who changed what
 }
 
 // New returns an Admin of the limiter's namespace. It shares the limiter's store and caches, does not access the store
 // yet, and need not be closed.
 func New(lim *weir.Limiter) *Admin {
-	return &Admin{Usage: &UsageReports{parts.Of(lim)}}
+	c := catalog{parts.Of(lim)}
+	return &Admin{
+		Entities: &Entities{c}, Limits: &Limits{c}, Namespaces: &Namespaces{c}, Manifests: &Manifests{c},
+		Buckets: &Buckets{c}, Usage: &UsageReports{c}, Audit: &AuditLog{c},
+	}
+}
+
+// WithPrincipal returns a context in which changes are audited as made by name. Without one, they are audited as made
+// by "unknown". Names are cut to 256 bytes.
+func WithPrincipal(ctx context.Context, name string) context.Context {
+	return record.WithPrincipal(ctx, name)
+}
+
+// Page is one page of a list. It may hold fewer items than requested, even none.
+type Page[T any] struct {
+	Items []T    `json:"items"`
+	Next  string `json:"next,omitempty"` // selects the next page; "" on the last one
 }
 
 func configErr(field, format string, args ...any) *weir.ConfigError {
 	return &weir.ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-func checkID(field, id string) error {
-	if err := record.CheckID(field, id); err != nil {
-		return publicError(err)
+func notFound(what, id string) error { return fmt.Errorf("%s %q: %w", what, id, weir.ErrNotFound) }
+
+func checkID(field, id string) error { return publicError(record.CheckID(field, id)) }
+
+// checkOptional is checkID for an id that may be empty.
+func checkOptional(field, id string) error {
+	if id == "" {
+		return nil
+	}
+	return checkID(field, id)
+}
+
+// checkMax refuses a negative maximum of items in a page.
+func checkMax(n int) error {
+	if n < 0 {
+		return configErr("max", "must not be negative: %d", n)
 	}
 	return nil
 }

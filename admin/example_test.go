@@ -18,12 +18,14 @@ func ExampleUsageReports() {
 		return
 	}
 	defer lim.Close()
-	if err := lim.SetLimits(ctx, weir.Scope{Resource: "translate"}, weir.PerDay("tpd", 1000)); err != nil {
+	if err := admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "translate"}, weir.PerDay("tpd", 1000)); err != nil {
 		fmt.Println(err)
 		return
 	}
 	for entity, tokens := range map[string]int64{"key-alice": 700, "key-bob": 200} {
-		lease, err := lim.Acquire(ctx, weir.Request{Entity: entity, Resource: "translate", Tokens: weir.Tokens{"tpd": tokens}})
+		lease, err := lim.Acquire(ctx, weir.Request{
+			Entity: entity, Resource: "translate", Tokens: weir.Tokens{"tpd": tokens},
+		})
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -32,7 +34,7 @@ func ExampleUsageReports() {
 		_ = lease.Commit(ctx)
 	}
 	page, err := admin.New(lim).Usage.Windows(ctx, admin.UsageQuery{Entity: "key-bob", Window: admin.Monthly})
-	for _, u := range page.Windows {
+	for _, u := range page.Items {
 		fmt.Println(u.Entity, u.Resource, u.Requests, u.Limits[0].Debited, u.Limits[0].Returned)
 	}
 	top, err2 := admin.New(lim).Usage.Top(ctx, admin.TopQuery{Limit: "tpd", Window: admin.Monthly})

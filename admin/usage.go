@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/parts"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -103,7 +103,7 @@ type LimitUsage struct {
 }
 
 // UsageReports reads the usage that the store keeps.
-type UsageReports struct{ parts parts.Parts }
+type UsageReports struct{ catalog }
 
 // UsageQuery selects windows of one type.
 type UsageQuery struct {
@@ -114,14 +114,8 @@ type UsageQuery struct {
 	// From and To select the windows from the one that contains From up to, but not including, To. To defaults to the
 	// end of the current window; From defaults to a day, 30 days or 12 months earlier, depending on the type of window.
 	From, To time.Time
-	After    string // UsagePage.Next of the previous page; From and To must be the same
+	After    string // Next of the previous page; From and To must be the same
 	Max      int    // maximum number of windows; 0 means 100, more than 1,000 means 1,000
-}
-
-// UsagePage is one page of windows, ordered by start, then entity, then resource. Next is "" on the last page.
-type UsagePage struct {
-	Windows []Usage `json:"windows"`
-	Next    string  `json:"next,omitempty"`
 }
 
 // period fills in the defaults of a query's period, and validates it.
@@ -162,29 +156,17 @@ func (u *UsageReports) prepare(ctx context.Context, q *UsageQuery) (store.UsageQ
 		return store.UsageQuery{}, configErr(
 			"by", "must be entity, parent, resource, namespace or store: %q", string(q.By),
 		)
-	case q.Max < 0:
-		return store.UsageQuery{}, configErr("max", "must not be negative: %d", q.Max)
 	case q.Entity != "" && of != store.OfBucket && of != store.OfChildren:
 		return store.UsageQuery{}, configErr("entity", "cannot be combined with usage by %s", q.By)
 	case q.Resource != "" && (of == store.OfNamespace || of == store.OfStore):
 		return store.UsageQuery{}, configErr("resource", "cannot be combined with usage by %s", q.By)
 	}
-	if q.Entity != "" {
-		if err := checkID("entity", q.Entity); err != nil {
-			return store.UsageQuery{}, err
-		}
-	}
-	if q.Resource != "" {
-		if err := checkID("resource", q.Resource); err != nil {
-			return store.UsageQuery{}, err
-		}
-	}
-	if err := period(&q.Window, &q.From, &q.To); err != nil {
-		return store.UsageQuery{}, err
-	}
-	id, err := u.parts.Policies.ID(ctx)
+	id, err := u.space(
+		ctx, checkMax(q.Max), checkOptional("entity", q.Entity), checkOptional("resource", q.Resource),
+		period(&q.Window, &q.From, &q.To),
+	)
 	if err != nil {
-		return store.UsageQuery{}, publicError(err)
+		return store.UsageQuery{}, err
 	}
 	sq := store.UsageQuery{
 		Namespace: id, Of: of, ID: q.Entity, Sub: q.Resource, Window: store.Window(q.Window),
@@ -200,34 +182,30 @@ func (u *UsageReports) prepare(ctx context.Context, q *UsageQuery) (store.UsageQ
 //
 // Errors: [weir.ErrNoUsage], [weir.ErrBadCursor], [*weir.ConfigError], [weir.ErrNotFound] if the namespace does not
 // exist, store errors.
-func (u *UsageReports) Windows(ctx context.Context, query UsageQuery) (UsagePage, error) {
+func (u *UsageReports) Windows(ctx context.Context, query UsageQuery) (Page[Usage], error) {
 	q, err := u.prepare(ctx, &query)
 	if err != nil {
-		return UsagePage{}, err
+		return Page[Usage]{}, err
 	}
 	if q.After == "" {
 		u.parts.Meter.Flush(ctx)
 	}
-	page, err := u.page(ctx, q)
+	page, err := u.parts.Usage.Usage(ctx, q)
 	if err != nil {
-		return UsagePage{}, err
+		return Page[Usage]{}, err
 	}
-	out := UsagePage{Windows: make([]Usage, len(page.Records)), Next: page.Next}
+	out := Page[Usage]{Items: make([]Usage, len(page.Records)), Next: page.Next}
 	for i := range page.Records {
 		r := &page.Records[i]
-		if out.Windows[i] = usageOf(query.By, r); query.By == ByParent {
+		if out.Items[i] = usageOf(query.By, r); query.By == ByParent {
 			own := q
 			own.Of, own.ID, own.Sub, own.From, own.To = store.OfBucket, r.ID, r.Sub, r.Start, r.Start.Add(1)
-			if out.Windows[i].Own, err = u.own(ctx, own); err != nil {
-				return UsagePage{}, err
+			if out.Items[i].Own, err = u.own(ctx, own); err != nil {
+				return Page[Usage]{}, err
 			}
 		}
 	}
 	return out, nil
-}
-
-func (u *UsageReports) page(ctx context.Context, q store.UsageQuery) (store.UsagePage, error) {
-	return u.parts.Usage.Usage(ctx, q)
 }
 
 // own adds up what an entity's own buckets have counted.
@@ -235,7 +213,7 @@ func (u *UsageReports) own(ctx context.Context, q store.UsageQuery) (*OwnUsage, 
 	q.Known, q.After, q.Max = true, "", 1000
 	var counts []store.LimitFigures
 	for {
-		page, err := u.page(ctx, q)
+		page, err := u.parts.Usage.Usage(ctx, q)
 		if err != nil {
 			return nil, err
 		}
@@ -261,20 +239,13 @@ func usageOf(by UsageBy, r *store.UsageRecord) Usage {
 			continue
 		}
 		u.Limits = append(u.Limits, LimitUsage{
-			Limit: c.Limit, Consumed: floorTokens(c.Consumed()), Debited: c.Debited / 1000, Returned: c.Returned / 1000,
-			Peak: c.Peak / 1000, Refused: c.Refused, RefusedTokens: c.RefusedTokens / 1000, Adjustments: c.Adjustments,
+			Limit: c.Limit, Consumed: clock.MulDivFloor(c.Consumed(), 1, 1000), Debited: c.Debited / 1000,
+			Returned: c.Returned / 1000,
+			Peak:     c.Peak / 1000, Refused: c.Refused, RefusedTokens: c.RefusedTokens / 1000,
+			Adjustments: c.Adjustments,
 			WouldRefuse: c.WouldRefuse, WouldRefuseTokens: c.WouldTokens / 1000,
 		})
 	}
 	slices.SortFunc(u.Limits, func(a, b LimitUsage) int { return cmp.Compare(a.Limit, b.Limit) })
 	return u
-}
-
-// floorTokens returns millitokens as whole tokens, rounded down.
-func floorTokens(milli int64) int64 {
-	t := milli / 1000
-	if milli%1000 < 0 {
-		t--
-	}
-	return t
 }

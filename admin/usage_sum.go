@@ -37,7 +37,7 @@ func (u *UsageReports) Sum(ctx context.Context, query UsageQuery) (UsageSummary,
 	var total []store.LimitFigures
 	var windows []store.UsageRecord
 	for {
-		page, err := u.page(ctx, q)
+		page, err := u.parts.Usage.Usage(ctx, q)
 		if err != nil {
 			return UsageSummary{}, err
 		}
@@ -101,7 +101,7 @@ func (u *UsageReports) Top(ctx context.Context, query TopQuery) ([]Usage, error)
 		return nil, err
 	}
 	u.parts.Meter.Flush(ctx)
-	top, err := meter.Top(ctx, u.page, q, query.Limit)
+	top, err := meter.Top(ctx, u.parts.Usage.Usage, q, query.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +128,8 @@ func (u *UsageReports) topLimits(ctx context.Context, query *TopQuery) ([]Usage,
 	if query.Resource != "" {
 		by = ByResource
 	}
-	if query.Max < 0 {
-		return nil, configErr("max", "must not be negative: %d", query.Max)
+	if err := checkMax(query.Max); err != nil {
+		return nil, err
 	}
 	s, err := u.Sum(ctx, UsageQuery{
 		By: by, Resource: query.Resource, Window: query.Window, From: query.From, To: query.To,

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/grpclimit"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -27,7 +28,7 @@ func exampleLimiter(limits ...weir.Limit) *weir.Limiter {
 	if err != nil {
 		panic(err)
 	}
-	if err := lim.SetLimits(context.Background(), weir.Scope{}, limits...); err != nil {
+	if err := admin.New(lim).Limits.Set(context.Background(), admin.Scope{}, limits...); err != nil {
 		panic(err)
 	}
 	return lim

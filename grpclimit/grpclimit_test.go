@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/grpclimit"
 	"github.com/weirlimits/weir/weirtest"
 )
@@ -381,8 +382,8 @@ func TestTell(t *testing.T) {
 	t.Parallel()
 	l := weirtest.New(t, weir.PerMinute("rpm", 5))
 	l.SetLimits("org-1", "", weir.PerMinute("rpm", 1))
-	for _, e := range []weir.Entity{{ID: "org-1"}, {ID: alice, Parent: "org-1", Cascade: true}} {
-		if err := l.CreateEntity(t.Context(), e); err != nil {
+	for _, e := range []admin.Entity{{ID: "org-1"}, {ID: alice, Parent: "org-1", Cascade: true}} {
+		if err := admin.New(l.Limiter).Entities.Create(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 	}

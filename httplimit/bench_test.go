@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/httplimit"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -17,12 +18,12 @@ func BenchmarkWrap(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer lim.Close()
-	for scope, limits := range map[weir.Scope][]weir.Limit{
+	for scope, limits := range map[admin.Scope][]weir.Limit{
 		{}:                    {weir.PerSecond("rps", 1_000_000).WithBurst(1 << 40)},
 		{Resource: "two"}:     {weir.PerSecond("rps", 1_000_000).WithBurst(1 << 40), weir.PerMinute("tpm", 1_000_000).WithBurst(1 << 40)},
 		{Resource: "refused"}: {weir.PerDay("rps", 1)},
 	} {
-		if err := lim.SetLimits(b.Context(), scope, limits...); err != nil {
+		if err := admin.New(lim).Limits.Set(b.Context(), scope, limits...); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/httplimit"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -20,7 +21,7 @@ func exampleLimiter(limits ...weir.Limit) *weir.Limiter {
 	if err != nil {
 		panic(err)
 	}
-	if err := lim.SetLimits(context.Background(), weir.Scope{}, limits...); err != nil {
+	if err := admin.New(lim).Limits.Set(context.Background(), admin.Scope{}, limits...); err != nil {
 		panic(err)
 	}
 	return lim
@@ -86,7 +87,7 @@ func ExampleKeyID() {
 	ctx := context.Background()
 	lim := exampleLimiter(weir.PerMinute("rpm", 2))
 	defer lim.Close()
-	err := lim.SetLimits(ctx, weir.Scope{Entity: httplimit.KeyID("sk-alice")}, weir.PerMinute("rpm", 600))
+	err := admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: httplimit.KeyID("sk-alice")}, weir.PerMinute("rpm", 600))
 	fmt.Println(httplimit.KeyID("sk-alice"), err)
 	// Output: key-099295a3784e1bd368dc348843a7398c <nil>
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -49,11 +50,11 @@ func New(t testing.TB, limits ...weir.Limit) *Limiter {
 
 // SetLimits sets the limits of an entity on a resource. With an empty entity, it sets those of all entities on the
 // resource; with an empty resource, those of the entity on all resources; with both empty, those of all entities on all
-// resources. It works while the store fails. It hides [weir.Limiter.SetLimits].
+// resources. It works while the store fails.
 func (l *Limiter) SetLimits(entity, resource string, limits ...weir.Limit) {
 	l.t.Helper()
-	if err := l.Limiter.SetLimits(
-		spared(l.t.Context()), weir.Scope{Entity: entity, Resource: resource}, limits...,
+	if err := admin.New(l.Limiter).Limits.Set(
+		spared(l.t.Context()), admin.Scope{Entity: entity, Resource: resource}, limits...,
 	); err != nil {
 		l.t.Fatalf("weirtest: set limits: %v", err)
 	}
@@ -64,7 +65,7 @@ func (l *Limiter) SetLimits(entity, resource string, limits ...weir.Limit) {
 // the limit, Spent ends the test.
 func (l *Limiter) Spent(entity, resource, limit string) int64 {
 	l.t.Helper()
-	b, err := l.Bucket(spared(l.t.Context()), entity, resource)
+	b, err := admin.New(l.Limiter).Buckets.Get(spared(l.t.Context()), entity, resource)
 	switch {
 	case errors.Is(err, weir.ErrNotFound):
 		return 0

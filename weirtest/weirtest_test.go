@@ -121,15 +121,17 @@ func TestFailAll(t *testing.T) {
 	ctx := t.Context()
 	for name, call := range map[string]func() error{
 		"available": func() error { _, err := l.Available(ctx, "alice", "api"); return err },
-		"entity":    func() error { _, err := l.Entity(ctx, "alice"); return err },
-		"create":    func() error { return l.CreateEntity(ctx, weir.Entity{ID: "bob"}) },
-		"limits":    func() error { return l.Limiter.SetLimits(ctx, weir.Scope{Entity: "x"}, weir.PerMinute("rpm", 9)) },
-		"list":      func() error { _, err := l.Entities(ctx, weir.EntityQuery{}); return err },
-		"buckets":   func() error { _, err := l.Buckets(ctx, weir.BucketQuery{}); return err },
-		"bucket":    func() error { _, err := l.Bucket(ctx, "alice", "api"); return err },
-		"reset":     func() error { return l.ResetBucket(ctx, "alice", "api") },
-		"usage":     func() error { _, err := admin.New(l.Limiter).Usage.Windows(ctx, admin.UsageQuery{}); return err },
-		"top":       func() error { _, err := admin.New(l.Limiter).Usage.Top(ctx, admin.TopQuery{}); return err },
+		"entity":    func() error { _, err := admin.New(l.Limiter).Entities.Get(ctx, "alice"); return err },
+		"create":    func() error { return admin.New(l.Limiter).Entities.Create(ctx, admin.Entity{ID: "bob"}) },
+		"limits": func() error {
+			return admin.New(l.Limiter).Limits.Set(ctx, admin.Scope{Entity: "x"}, weir.PerMinute("rpm", 9))
+		},
+		"list":    func() error { _, err := admin.New(l.Limiter).Entities.List(ctx, admin.EntityQuery{}); return err },
+		"buckets": func() error { _, err := admin.New(l.Limiter).Buckets.List(ctx, admin.BucketQuery{}); return err },
+		"bucket":  func() error { _, err := admin.New(l.Limiter).Buckets.Get(ctx, "alice", "api"); return err },
+		"reset":   func() error { return admin.New(l.Limiter).Buckets.Reset(ctx, "alice", "api") },
+		"usage":   func() error { _, err := admin.New(l.Limiter).Usage.Windows(ctx, admin.UsageQuery{}); return err },
+		"top":     func() error { _, err := admin.New(l.Limiter).Usage.Top(ctx, admin.TopQuery{}); return err },
 	} {
 		l.Fail(broken)
 		if err := call(); !errors.Is(err, broken) {

@@ -86,7 +86,7 @@ func TestAggregate(t *testing.T) {
 	lim, err := weir.New(weir.Config{Store: st, StoreTimeout: time.Minute, DecideWithin: time.Minute})
 	must(t, err)
 	defer func() { _ = lim.Close() }()
-	must(t, lim.SetLimits(t.Context(), weir.Scope{}, weir.PerMinute("rpm", 100)))
+	must(t, admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerMinute("rpm", 100)))
 	_, err = lim.Acquire(t.Context(), weir.Request{Entity: "ann", Resource: "gpt-4", Tokens: weir.Tokens{"rpm": 7}})
 	must(t, err)
 

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -34,7 +35,7 @@ type every struct {
 	Tokens   weir.Tokens         `json:"tokens"`
 	Limits   []weir.Limit        `json:"limits"`
 	Answer   *weir.OnUnavailable `json:"answer"`
-	Near     *weir.Thresholds    `json:"near"`
+	Near     *admin.Thresholds   `json:"near"`
 }
 
 func TestFieldSet(t *testing.T) {
@@ -85,7 +86,7 @@ func TestFieldSet(t *testing.T) {
 		{field: "tokens", texts: []string{"rpm=-1"}, err: "is not a whole number"},
 		{field: "limits", texts: []string{"rpm:5/min"}, want: every{Limits: []weir.Limit{limit}}},
 		{field: "answer", texts: []string{"default"}, want: every{Answer: new(weir.OnUnavailableDefault)}},
-		{field: "near", texts: []string{"80,95"}, want: every{Near: &weir.Thresholds{80, 95}}},
+		{field: "near", texts: []string{"80,95"}, want: every{Near: &admin.Thresholds{80, 95}}},
 	} {
 		t.Run(tt.field+" "+strings.Join(tt.texts, " "), func(t *testing.T) {
 			t.Parallel()

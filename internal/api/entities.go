@@ -6,6 +6,7 @@ import (
 	"net/url"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // NewEntity describes an entity to create.
@@ -53,50 +54,51 @@ type ChildrenQuery struct {
 // The operations on entities.
 var (
 	ListEntities = declare(Op{Name: "listEntities", Method: "GET", Path: "/v1/entities"},
-		func(ctx context.Context, lim *weir.Limiter, q *EntityQuery) (List[weir.Entity], error) {
-			p, err := lim.Entities(ctx, weir.EntityQuery{
+		func(ctx context.Context, lim *weir.Limiter, q *EntityQuery) (List[admin.Entity], error) {
+			p, err := admin.New(lim).Entities.List(ctx, admin.EntityQuery{
 				Parent: q.Parent, Prefix: q.Prefix, After: q.After, Max: q.Max,
 			})
-			return pageOf(p.Entities, p.Next, same), err
+			return pageOf(p.Items, p.Next, same), err
 		})
 	CreateEntity = declare(Op{
 		Name: "createEntity", Method: "POST", Path: "/v1/entities", Need: Admin, Creates: true,
-		Location: func(e any) string { return "/v1/entities/" + url.PathEscape(e.(weir.Entity).ID) },
+		Location: func(e any) string { return "/v1/entities/" + url.PathEscape(e.(admin.Entity).ID) },
 	}, createEntity)
 	ShowEntity = declare(Op{Name: "showEntity", Method: "GET", Path: "/v1/entities/{id}"},
-		func(ctx context.Context, lim *weir.Limiter, q *EntityKey) (weir.Entity, error) {
-			return lim.Entity(ctx, q.ID)
+		func(ctx context.Context, lim *weir.Limiter, q *EntityKey) (admin.Entity, error) {
+			return admin.New(lim).Entities.Get(ctx, q.ID)
 		})
 	UpdateEntity = declare(Op{Name: "updateEntity", Method: "PATCH", Path: "/v1/entities/{id}", Need: Admin},
-		func(ctx context.Context, lim *weir.Limiter, q *EntityUpdate) (weir.Entity, error) {
-			return lim.UpdateEntity(ctx, q.ID, weir.EntityUpdate{
+		func(ctx context.Context, lim *weir.Limiter, q *EntityUpdate) (admin.Entity, error) {
+			return admin.New(lim).Entities.Update(ctx, q.ID, admin.EntityUpdate{
 				Name: q.Name, Parent: q.Parent, Cascade: q.Cascade, Metadata: q.Metadata,
 			})
 		})
 	DeleteEntity = declare(Op{Name: "deleteEntity", Method: "DELETE", Path: "/v1/entities/{id}", Need: Admin},
 		func(ctx context.Context, lim *weir.Limiter, q *EntityDeletion) (None, error) {
-			return None{}, lim.DeleteEntity(ctx, q.ID, weir.DeleteOptions{Children: q.Children})
+			return None{}, admin.New(lim).Entities.Delete(ctx, q.ID, admin.DeleteOptions{Children: q.Children})
 		})
 	ListChildren = declare(Op{Name: "listChildren", Method: "GET", Path: "/v1/entities/{id}/children"},
-		func(ctx context.Context, lim *weir.Limiter, q *ChildrenQuery) (List[weir.Entity], error) {
-			if _, err := lim.Entity(ctx, q.ID); err != nil { // a mistyped id is not found, not childless
-				return List[weir.Entity]{}, err
+		func(ctx context.Context, lim *weir.Limiter, q *ChildrenQuery) (List[admin.Entity], error) {
+			// a mistyped id is not found, not childless
+			if _, err := admin.New(lim).Entities.Get(ctx, q.ID); err != nil {
+				return List[admin.Entity]{}, err
 			}
-			p, err := lim.Entities(ctx, weir.EntityQuery{Parent: q.ID, After: q.After, Max: q.Max})
-			return pageOf(p.Entities, p.Next, same), err
+			p, err := admin.New(lim).Entities.List(ctx, admin.EntityQuery{Parent: q.ID, After: q.After, Max: q.Max})
+			return pageOf(p.Items, p.Next, same), err
 		})
 )
 
-func createEntity(ctx context.Context, lim *weir.Limiter, q *NewEntity) (weir.Entity, error) {
-	err := lim.CreateEntity(ctx, weir.Entity{
+func createEntity(ctx context.Context, lim *weir.Limiter, q *NewEntity) (admin.Entity, error) {
+	err := admin.New(lim).Entities.Create(ctx, admin.Entity{
 		ID: q.ID, Name: q.Name, Parent: q.Parent, Cascade: q.Cascade, Metadata: q.Metadata,
 	})
 	var bad *weir.ConfigError
 	if errors.As(err, &bad) && bad.Field == "entity" {
-		return weir.Entity{}, &weir.ConfigError{Field: "id", Reason: bad.Reason} // the field's name in a request
+		return admin.Entity{}, &weir.ConfigError{Field: "id", Reason: bad.Reason} // the field's name in a request
 	}
 	if err != nil {
-		return weir.Entity{}, err
+		return admin.Entity{}, err
 	}
-	return lim.Entity(ctx, q.ID)
+	return admin.New(lim).Entities.Get(ctx, q.ID)
 }

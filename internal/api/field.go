@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // Field is a member of a request. Its tags describe it once for bodies, parameters, flags and arguments:
@@ -79,7 +80,7 @@ func (f *Field) IsZero(req any) bool { return reflect.ValueOf(f.Ptr(req)).Elem()
 // Many reports whether the field takes several texts.
 func (f *Field) Many(req any) bool {
 	t := reflect.TypeOf(f.Ptr(req)).Elem()
-	return t.Kind() == reflect.Map || t.Kind() == reflect.Slice && t != reflect.TypeFor[weir.Thresholds]()
+	return t.Kind() == reflect.Map || t.Kind() == reflect.Slice && t != reflect.TypeFor[admin.Thresholds]()
 }
 
 // bad returns an error about the field.
@@ -199,8 +200,8 @@ var parsers = map[reflect.Type]func(f *Field, to any, text string) error{
 		*to = append(*to, text)
 		return nil
 	}),
-	reflect.TypeFor[weir.Thresholds](): parser(func(_ *Field, to *weir.Thresholds, text string) (err error) {
-		*to, err = weir.ParseThresholds(text)
+	reflect.TypeFor[admin.Thresholds](): parser(func(_ *Field, to *admin.Thresholds, text string) (err error) {
+		*to, err = admin.ParseThresholds(text)
 		return err
 	}),
 	reflect.TypeFor[weir.OnUnavailable](): parser(func(_ *Field, to *weir.OnUnavailable, text string) error {

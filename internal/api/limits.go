@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // Scope selects the limits of an entity, a resource or both; neither means the system.
@@ -17,7 +18,7 @@ type Scope struct {
 	Resource string `json:"resource" in:"query"`
 }
 
-func (s Scope) of() weir.Scope { return weir.Scope{Entity: s.Entity, Resource: s.Resource} }
+func (s Scope) of() admin.Scope { return admin.Scope{Entity: s.Entity, Resource: s.Resource} }
 
 // Preconditions are what must hold for a change: Match, that the limits are still those it was based on, or NoneMatch,
 // which must be *, that there are none.
@@ -51,7 +52,7 @@ type LimitsQuery struct {
 type SystemChange struct {
 	Preconditions
 	OnUnavailable *weir.OnUnavailable `json:"on_unavailable"`
-	NearLimit     *weir.Thresholds    `json:"near_limit"`
+	NearLimit     *admin.Thresholds   `json:"near_limit"`
 }
 
 // Limits is the limits of a scope.
@@ -61,15 +62,15 @@ type Limits struct {
 	Source        weir.Source        `json:"source"`
 	Limits        []weir.Limit       `json:"limits"`
 	OnUnavailable weir.OnUnavailable `json:"on_unavailable,omitempty"`
-	NearLimit     weir.Thresholds    `json:"near_limit,omitzero"`
-	Managed       *weir.Managed      `json:"managed,omitempty"`
+	NearLimit     admin.Thresholds   `json:"near_limit,omitzero"`
+	Managed       *admin.Managed     `json:"managed,omitempty"`
 	Tag           string             `json:"etag"`
 }
 
 // ETag returns the entity tag as it is written in headers.
 func (l *Limits) ETag() string { return `"` + l.Tag + `"` }
 
-func limitsOf(l weir.ScopedLimits) *Limits {
+func limitsOf(l admin.ScopedLimits) *Limits {
 	v := &Limits{l.Scope.Entity, l.Scope.Resource, l.Source, l.Limits, l.OnUnavailable, l.NearLimit, l.Managed, ""}
 	if v.Limits == nil {
 		v.Limits = []weir.Limit{}
@@ -94,7 +95,7 @@ var (
 )
 
 // check checks the preconditions. It returns the current limits, or nil if there is no precondition.
-func (p *Preconditions) check(ctx context.Context, lim *weir.Limiter, scope weir.Scope) (*weir.ScopedLimits, error) {
+func (p *Preconditions) check(ctx context.Context, lim *weir.Limiter, scope admin.Scope) (*admin.ScopedLimits, error) {
 	switch {
 	case len(p.Match)+len(p.NoneMatch) == 0:
 		return nil, nil //nolint:nilnil // no precondition
@@ -103,7 +104,7 @@ func (p *Preconditions) check(ctx context.Context, lim *weir.Limiter, scope weir
 	case len(p.NoneMatch) > 1 || len(p.NoneMatch) == 1 && p.NoneMatch[0] != "*":
 		return nil, &weir.ConfigError{Field: "If-None-Match", Reason: "must be *: that there are no limits yet"}
 	}
-	now, err := lim.Limits(ctx, scope)
+	now, err := admin.New(lim).Limits.Get(ctx, scope)
 	exists := err == nil
 	if err != nil && !errors.Is(err, weir.ErrNotFound) {
 		return nil, err
@@ -138,7 +139,7 @@ var (
 			switch {
 			case err != nil:
 			case was == nil:
-				err = lim.DeleteLimits(ctx, q.of())
+				err = admin.New(lim).Limits.Delete(ctx, q.of())
 			default:
 				err = replace(ctx, lim, was, nil)
 			}
@@ -146,25 +147,25 @@ var (
 		})
 	ListLimits = declare(Op{Name: "listLimits", Method: "GET", Path: "/v1/limits/list"},
 		func(ctx context.Context, lim *weir.Limiter, q *LimitsQuery) (List[*Limits], error) {
-			p, err := lim.ListLimits(ctx, weir.LimitsQuery{
+			p, err := admin.New(lim).Limits.List(ctx, admin.LimitsQuery{
 				Entity: q.Entity, Resource: q.Resource, After: q.After, Max: q.Max,
 			})
-			return pageOf(p.Limits, p.Next, limitsOf), err
+			return pageOf(p.Items, p.Next, limitsOf), err
 		})
 	ListResources = declare(Op{Name: "listResources", Method: "GET", Path: "/v1/resources"},
 		func(ctx context.Context, lim *weir.Limiter, q *Page) (List[*Limits], error) {
-			p, err := lim.ListLimits(ctx, weir.LimitsQuery{After: q.After, Max: q.Max})
-			return pageOf(p.Limits, p.Next, limitsOf), err
+			p, err := admin.New(lim).Limits.List(ctx, admin.LimitsQuery{After: q.After, Max: q.Max})
+			return pageOf(p.Items, p.Next, limitsOf), err
 		})
 	ShowSystem = declare(Op{Name: "showSystem", Method: "GET", Path: "/v1/system"},
 		func(ctx context.Context, lim *weir.Limiter, _ *None) (*Limits, error) {
-			return showLimits(ctx, lim, weir.Scope{})
+			return showLimits(ctx, lim, admin.Scope{})
 		})
 	SetSystem = declare(Op{Name: "setSystem", Method: "PUT", Path: "/v1/system", Need: Admin, Creates: true}, setSystem)
 )
 
-func showLimits(ctx context.Context, lim *weir.Limiter, scope weir.Scope) (*Limits, error) {
-	l, err := lim.Limits(ctx, scope)
+func showLimits(ctx context.Context, lim *weir.Limiter, scope admin.Scope) (*Limits, error) {
+	l, err := admin.New(lim).Limits.Get(ctx, scope)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +173,7 @@ func showLimits(ctx context.Context, lim *weir.Limiter, scope weir.Scope) (*Limi
 }
 
 // shown is showLimits after a change, which may have left nothing set.
-func shown(ctx context.Context, lim *weir.Limiter, scope weir.Scope) (*Limits, error) {
+func shown(ctx context.Context, lim *weir.Limiter, scope admin.Scope) (*Limits, error) {
 	l, err := showLimits(ctx, lim, scope)
 	if errors.Is(err, weir.ErrNotFound) {
 		return nil, nil //nolint:nilnil // nothing is set
@@ -181,8 +182,8 @@ func shown(ctx context.Context, lim *weir.Limiter, scope weir.Scope) (*Limits, e
 }
 
 // replace replaces the limits that were read, unless they have changed since.
-func replace(ctx context.Context, lim *weir.Limiter, was *weir.ScopedLimits, limits []weir.Limit) error {
-	err := lim.ReplaceLimits(ctx, *was, limits...)
+func replace(ctx context.Context, lim *weir.Limiter, was *admin.ScopedLimits, limits []weir.Limit) error {
+	err := admin.New(lim).Limits.Replace(ctx, *was, limits...)
 	if errors.Is(err, weir.ErrConflict) {
 		return errStale
 	}
@@ -200,12 +201,12 @@ func setLimits(ctx context.Context, lim *weir.Limiter, q *LimitsChange) (*Limits
 		}
 	case q.Limits == nil && q.OnUnavailable != nil: // leave the limits as they are
 	case was == nil || len(q.Limits) == 0: // SetLimits refuses an empty list
-		err = lim.SetLimits(ctx, q.of(), q.Limits...)
+		err = admin.New(lim).Limits.Set(ctx, q.of(), q.Limits...)
 	default:
 		err = replace(ctx, lim, was, q.Limits)
 	}
 	if err == nil && q.OnUnavailable != nil {
-		err = lim.SetOnUnavailable(ctx, q.of(), *q.OnUnavailable)
+		err = admin.New(lim).Limits.SetOnUnavailable(ctx, q.of(), *q.OnUnavailable)
 	}
 	if err != nil {
 		return nil, err
@@ -231,14 +232,14 @@ func setSystem(ctx context.Context, lim *weir.Limiter, q *SystemChange) (*Limits
 		}
 	}
 	if q.OnUnavailable != nil {
-		if err := lim.SetOnUnavailable(ctx, weir.Scope{}, *q.OnUnavailable); err != nil {
+		if err := admin.New(lim).Limits.SetOnUnavailable(ctx, admin.Scope{}, *q.OnUnavailable); err != nil {
 			return nil, err
 		}
 	}
 	if q.NearLimit != nil {
-		if err := lim.SetNearLimit(ctx, *q.NearLimit); err != nil {
+		if err := admin.New(lim).Limits.SetNearLimit(ctx, *q.NearLimit); err != nil {
 			return nil, err
 		}
 	}
-	return shown(ctx, lim, weir.Scope{})
+	return shown(ctx, lim, admin.Scope{})
 }

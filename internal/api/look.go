@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // AuditQuery selects changes.
@@ -32,8 +33,8 @@ var ListAudit = declare(Op{Name: "listAudit", Method: "GET", Path: "/v1/audit", 
 	subject := req.(*AuditQuery).Subject //nolint:forcetypeassert // the operation's own request
 	return strings.HasPrefix(subject, "namespace:") || strings.HasPrefix(subject, "secret:")
 }}, func(ctx context.Context, lim *weir.Limiter, q *AuditQuery) (List[Event], error) {
-	p, err := lim.Audit(ctx, weir.AuditQuery{Subject: q.Subject, After: q.After, Max: q.Max})
-	return pageOf(p.Events, p.Next, func(e weir.AuditEvent) Event { return Event(e) }), err
+	p, err := admin.New(lim).Audit.List(ctx, admin.AuditQuery{Subject: q.Subject, After: q.After, Max: q.Max})
+	return pageOf(p.Items, p.Next, func(e admin.AuditEvent) Event { return Event(e) }), err
 })
 
 // BucketQuery selects buckets.
@@ -67,7 +68,7 @@ type BucketLimit struct {
 	Returned  int64      `json:"returned"`
 }
 
-func bucketOf(b weir.Bucket) Bucket {
+func bucketOf(b admin.Bucket) Bucket {
 	v := Bucket{b.Entity, b.Resource, strconv.FormatUint(b.ID, 16), b.At.UTC(), make([]BucketLimit, len(b.Limits))}
 	for i, l := range b.Limits {
 		v.Limits[i] = BucketLimit(l)
@@ -79,20 +80,20 @@ func bucketOf(b weir.Bucket) Bucket {
 var (
 	ListBuckets = declare(Op{Name: "listBuckets", Method: "GET", Path: "/v1/buckets"},
 		func(ctx context.Context, lim *weir.Limiter, q *BucketQuery) (List[Bucket], error) {
-			p, err := lim.Buckets(ctx, weir.BucketQuery{
+			p, err := admin.New(lim).Buckets.List(ctx, admin.BucketQuery{
 				Entity: q.Entity, Resource: q.Resource, After: q.After, Max: q.Max,
 			})
-			return pageOf(p.Buckets, p.Next, bucketOf), err
+			return pageOf(p.Items, p.Next, bucketOf), err
 		})
 	ShowBucket = declare(Op{Name: "showBucket", Method: "GET", Path: "/v1/buckets/{entity}/{resource}"},
 		func(ctx context.Context, lim *weir.Limiter, q *BucketKey) (Bucket, error) {
-			b, err := lim.Bucket(ctx, q.Entity, q.Resource)
+			b, err := admin.New(lim).Buckets.Get(ctx, q.Entity, q.Resource)
 			return bucketOf(b), err
 		})
 	ResetBucket = declare(
 		Op{Name: "resetBucket", Method: "POST", Path: "/v1/buckets/{entity}/{resource}/reset", Need: Admin},
 		func(ctx context.Context, lim *weir.Limiter, q *BucketKey) (None, error) {
-			return None{}, lim.ResetBucket(ctx, q.Entity, q.Resource)
+			return None{}, admin.New(lim).Buckets.Reset(ctx, q.Entity, q.Resource)
 		})
 )
 
@@ -110,25 +111,27 @@ type RevisionKey struct {
 
 // Revision is a revision of a manifest with its text.
 type Revision struct {
-	weir.Revision
+	admin.Revision
 	Text string `json:"text"`
 }
 
 // The operations on the history of manifests.
 var (
 	ListManifests = declare(Op{Name: "listManifests", Method: "GET", Path: "/v1/manifests"},
-		func(ctx context.Context, lim *weir.Limiter, q *Page) (List[weir.Revision], error) {
-			p, err := lim.Revisions(ctx, weir.RevisionQuery{After: q.After, Max: q.Max})
-			return pageOf(p.Revisions, p.Next, same), err
+		func(ctx context.Context, lim *weir.Limiter, q *Page) (List[admin.Revision], error) {
+			p, err := admin.New(lim).Manifests.Revisions(ctx, admin.RevisionQuery{After: q.After, Max: q.Max})
+			return pageOf(p.Items, p.Next, same), err
 		})
 	ListRevisions = declare(Op{Name: "manifestHistory", Method: "GET", Path: "/v1/manifests/{name}/history"},
-		func(ctx context.Context, lim *weir.Limiter, q *RevisionQuery) (List[weir.Revision], error) {
-			p, err := lim.Revisions(ctx, weir.RevisionQuery{Manifest: q.Name, After: q.After, Max: q.Max})
-			return pageOf(p.Revisions, p.Next, same), err
+		func(ctx context.Context, lim *weir.Limiter, q *RevisionQuery) (List[admin.Revision], error) {
+			p, err := admin.New(lim).Manifests.Revisions(ctx, admin.RevisionQuery{
+				Manifest: q.Name, After: q.After, Max: q.Max,
+			})
+			return pageOf(p.Items, p.Next, same), err
 		})
 	ShowRevision = declare(Op{Name: "showRevision", Method: "GET", Path: "/v1/manifests/{name}/history/{revision}"},
 		func(ctx context.Context, lim *weir.Limiter, q *RevisionKey) (Revision, error) {
-			r, text, err := lim.Revision(ctx, q.Name, q.Revision)
+			r, text, err := admin.New(lim).Manifests.Revision(ctx, q.Name, q.Revision)
 			return Revision{r, string(text)}, err
 		})
 )

@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // NamespaceKey names a namespace.
@@ -27,37 +28,37 @@ type NamespaceQuery struct {
 // The operations on the registry of namespaces.
 var (
 	ListNamespaces = declare(Op{Name: "listNamespaces", Method: "GET", Path: "/v1/namespaces", Need: ReadAll},
-		func(ctx context.Context, lim *weir.Limiter, q *NamespaceQuery) (List[weir.Namespace], error) {
-			list := lim.Namespaces
+		func(ctx context.Context, lim *weir.Limiter, q *NamespaceQuery) (List[admin.Namespace], error) {
+			list := admin.New(lim).Namespaces.List
 			if q.Orphaned {
-				list = lim.OrphanNamespaces
+				list = admin.New(lim).Namespaces.Orphans
 			}
-			p, err := list(ctx, weir.NamespaceQuery{Deleted: q.Deleted, After: q.After, Max: q.Max})
-			return pageOf(p.Namespaces, p.Next, same), err
+			p, err := list(ctx, admin.NamespaceQuery{Deleted: q.Deleted, After: q.After, Max: q.Max})
+			return pageOf(p.Items, p.Next, same), err
 		})
 	CreateNamespace = declare(Op{
 		Name: "createNamespace", Method: "POST", Path: "/v1/namespaces", Need: AdminAll, Creates: true,
-		Location: func(n any) string { return "/v1/namespaces/" + url.PathEscape(n.(weir.Namespace).Name) },
-	}, func(ctx context.Context, lim *weir.Limiter, q *NewNamespace) (weir.Namespace, error) {
-		return lim.CreateNamespace(ctx, q.Name)
+		Location: func(n any) string { return "/v1/namespaces/" + url.PathEscape(n.(admin.Namespace).Name) },
+	}, func(ctx context.Context, lim *weir.Limiter, q *NewNamespace) (admin.Namespace, error) {
+		return admin.New(lim).Namespaces.Create(ctx, q.Name)
 	})
 	ShowNamespace = declare(Op{Name: "showNamespace", Method: "GET", Path: "/v1/namespaces/{name}", Need: ReadAll},
-		func(ctx context.Context, lim *weir.Limiter, q *NamespaceKey) (weir.Namespace, error) {
-			return lim.NamespaceByName(ctx, q.Name)
+		func(ctx context.Context, lim *weir.Limiter, q *NamespaceKey) (admin.Namespace, error) {
+			return admin.New(lim).Namespaces.Get(ctx, q.Name)
 		})
 	DeleteNamespace = declare(
 		Op{Name: "deleteNamespace", Method: "DELETE", Path: "/v1/namespaces/{name}", Need: AdminAll},
 		func(ctx context.Context, lim *weir.Limiter, q *NamespaceKey) (None, error) {
-			return None{}, lim.DeleteNamespace(ctx, q.Name)
+			return None{}, admin.New(lim).Namespaces.Delete(ctx, q.Name)
 		})
 	RecoverNamespace = declare(Op{
 		Name: "recoverNamespace", Method: "POST", Path: "/v1/namespaces/{name}/recover", Need: AdminAll,
-	}, func(ctx context.Context, lim *weir.Limiter, q *NamespaceKey) (weir.Namespace, error) {
-		return lim.RecoverNamespace(ctx, q.Name)
+	}, func(ctx context.Context, lim *weir.Limiter, q *NamespaceKey) (admin.Namespace, error) {
+		return admin.New(lim).Namespaces.Recover(ctx, q.Name)
 	})
 	PurgeNamespace = declare(
 		Op{Name: "purgeNamespace", Method: "POST", Path: "/v1/namespaces/{name}/purge", Need: AdminAll},
 		func(ctx context.Context, lim *weir.Limiter, q *NamespaceKey) (None, error) {
-			return None{}, lim.PurgeNamespace(ctx, q.Name)
+			return None{}, admin.New(lim).Namespaces.Purge(ctx, q.Name)
 		})
 )

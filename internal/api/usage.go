@@ -69,7 +69,7 @@ var (
 			u := q.query()
 			u.After, u.Max = q.After, q.Max
 			p, err := admin.New(lim).Usage.Windows(ctx, u)
-			return pageOf(p.Windows, p.Next, same), err
+			return pageOf(p.Items, p.Next, same), err
 		})
 	SummarizeUsage = declare(Op{Name: "summarizeUsage", Method: "GET", Path: "/v1/usage/summary", Wide: wideUsage},
 		func(ctx context.Context, lim *weir.Limiter, q *UsageSelection) (admin.UsageSummary, error) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/store/memory"
@@ -22,11 +23,11 @@ func TestDemo(t *testing.T) {
 	defer lim.Close()
 	ctx := t.Context()
 	for _, err := range []error{
-		lim.SetLimits(ctx, weir.Scope{Resource: "gpt-4"}, weir.PerHour("rpm", 10), weir.PerHour("tpm", 5000)),
-		lim.CreateEntity(ctx, weir.Entity{ID: "team-red"}),
-		lim.SetLimits(ctx, weir.Scope{Entity: "team-red"}, weir.PerHour("rpm", 12), weir.PerHour("tpm", 20000)),
-		lim.CreateEntity(ctx, weir.Entity{ID: "key-alice", Parent: "team-red", Cascade: true}),
-		lim.CreateEntity(ctx, weir.Entity{ID: "key-bob", Parent: "team-red", Cascade: true}),
+		admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "gpt-4"}, weir.PerHour("rpm", 10), weir.PerHour("tpm", 5000)),
+		admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "team-red"}),
+		admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: "team-red"}, weir.PerHour("rpm", 12), weir.PerHour("tpm", 20000)),
+		admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "key-alice", Parent: "team-red", Cascade: true}),
+		admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "key-bob", Parent: "team-red", Cascade: true}),
 	} {
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // ApplyOptions say how to apply a plan.
@@ -22,7 +23,7 @@ type ApplyOptions struct {
 	// Wait is how long to wait for another process that is applying the same manifest.
 	Wait time.Duration
 	// Waiting is called once with the lock that is waited for.
-	Waiting func(*weir.LockedError)
+	Waiting func(*admin.LockedError)
 	// Summary is stored with the revision. The default is the counts.
 	Summary string
 	// Progress is called with the number of changes done.
@@ -86,7 +87,7 @@ func Apply(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions) (
 		return res, err
 	}
 	if p.CreateNamespace {
-		_, err := lim.CreateNamespace(ctx, p.Namespace)
+		_, err := admin.New(lim).Namespaces.Create(ctx, p.Namespace)
 		if err != nil && !errors.Is(err, weir.ErrExists) {
 			return res, err
 		}
@@ -120,7 +121,7 @@ func (p *Plan) todo(opts ApplyOptions) (res Result, todo []*Change, err error) {
 
 // applyWith makes the changes, records the revision and releases the lock.
 func (p *Plan) applyWith(
-	ctx context.Context, lim *weir.Limiter, lock *weir.ManifestLock, res Result, todo []*Change, opts ApplyOptions,
+	ctx context.Context, lim *weir.Limiter, lock *admin.ManifestLock, res Result, todo []*Change, opts ApplyOptions,
 ) (Result, error) {
 	a := &applier{lim: lim, lock: lock, opts: opts, res: &res, total: len(todo)}
 	err := a.run(ctx, todo)
@@ -135,7 +136,7 @@ func (p *Plan) applyWith(
 		return res, err
 	}
 	rev, err := lock.Record(
-		ctx, weir.Revision{Hash: p.Hash, Summary: cmp.Or(opts.Summary, res.summary())}, p.manifest.Text(),
+		ctx, admin.Revision{Hash: p.Hash, Summary: cmp.Or(opts.Summary, res.summary())}, p.manifest.Text(),
 	)
 	if err == nil {
 		res.Revision = rev.Revision
@@ -168,11 +169,11 @@ func (r *Result) summary() string {
 }
 
 // takeLock waits for another process that is applying the manifest. Its changes make this plan outdated.
-func takeLock(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions) (*weir.ManifestLock, error) {
+func takeLock(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions) (*admin.ManifestLock, error) {
 	until := time.Now().Add(opts.Wait)
 	for told := false; ; told = true {
-		lock, err := lim.LockManifest(ctx, p.Manifest, lockTTL)
-		var held *weir.LockedError
+		lock, err := admin.New(lim).Manifests.Lock(ctx, p.Manifest, lockTTL)
+		var held *admin.LockedError
 		switch {
 		case errors.As(err, &held) && time.Now().Before(until):
 			if opts.Waiting != nil && !told {
@@ -198,7 +199,7 @@ func takeLock(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions
 // applier makes changes in steps, some at a time.
 type applier struct {
 	lim   *weir.Limiter
-	lock  *weir.ManifestLock
+	lock  *admin.ManifestLock
 	opts  ApplyOptions
 	total int
 
@@ -268,11 +269,11 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 func (a *applier) step(ctx context.Context, step []*Change) {
-	changes := make([]weir.DeclaredChange, len(step))
+	changes := make([]admin.DeclaredChange, len(step))
 	for i, c := range step {
-		changes[i] = weir.DeclaredChange{Before: c.before, After: c.declared(a.lock.Last().Manifest)}
+		changes[i] = admin.DeclaredChange{Before: c.before, After: c.declared(a.lock.Last().Manifest)}
 	}
-	errs := a.lim.Declare(ctx, changes)
+	errs := admin.New(a.lim).Manifests.Declare(ctx, changes)
 	a.mu.Lock()
 	for i, err := range errs {
 		switch c := step[i]; {
@@ -303,11 +304,11 @@ func (a *applier) progress(n int) {
 }
 
 // declared returns the record as the change makes it, with its mark.
-func (c *Change) declared(name string) (d weir.Declared) {
+func (c *Change) declared(name string) (d admin.Declared) {
 	if c.after == nil {
 		return d
 	}
-	mark := &weir.Managed{Manifest: name, Hash: c.after.hash()}
+	mark := &admin.Managed{Manifest: name, Hash: c.after.hash()}
 	if c.after.Entity != nil {
 		e := *c.after.Entity
 		e.Managed = mark

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
@@ -38,7 +39,7 @@ func TestRate(t *testing.T) {
 			if told = append(told, done); total != 1000 {
 				t.Errorf("%d of %d", done, total)
 			}
-			if _, err := lim.LockManifest(t.Context(), "default", time.Second); !errors.Is(err, weir.ErrConflict) {
+			if _, err := admin.New(lim).Manifests.Lock(t.Context(), "default", time.Second); !errors.Is(err, weir.ErrConflict) {
 				t.Errorf("after %s the lock is free", time.Since(began))
 			}
 		}})
@@ -64,7 +65,7 @@ func TestTwoAtOnce(t *testing.T) {
 		for i, p := range plans {
 			wg.Go(func() {
 				_, errs[i] = manifest.Apply(t.Context(), lim, p, manifest.ApplyOptions{
-					Rate: 20, Wait: time.Minute, Waiting: func(*weir.LockedError) { waited++ },
+					Rate: 20, Wait: time.Minute, Waiting: func(*admin.LockedError) { waited++ },
 				})
 			})
 		}
@@ -72,7 +73,7 @@ func TestTwoAtOnce(t *testing.T) {
 		if (errs[0] == nil) == (errs[1] == nil) || !errors.Is(errors.Join(errs...), weir.ErrConflict) || waited != 1 {
 			t.Fatalf("%v, %v, %d waited", errs[0], errs[1], waited)
 		}
-		got, err := lim.Limits(t.Context(), weir.Scope{Entity: "e0050", Resource: "r"})
+		got, err := admin.New(lim).Limits.Get(t.Context(), admin.Scope{Entity: "e0050", Resource: "r"})
 		must(t, err)
 		if want := map[bool]int64{true: 1, false: 2}[errs[0] == nil]; got.Limits[0].Amount != want {
 			t.Errorf("%v, want %d", got.Limits, want)
@@ -95,7 +96,7 @@ func TestStoreFails(t *testing.T) {
 			t.Errorf("%d created, %d failed: %v", res.Created, len(res.Failed), err)
 		}
 		st.failAt = 0
-		rev, err := lim.LastRevision(t.Context(), "default")
+		rev, err := admin.New(lim).Manifests.Last(t.Context(), "default")
 		must(t, err)
 		if rev.Revision != 0 {
 			t.Errorf("recorded: %+v", rev)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // Touches is the reach of a change: the live buckets whose limits it changes. An entity that has spent nothing
@@ -36,8 +37,8 @@ const (
 
 // count finds what the changes touch, with one query per affected entity or resource, or one for all.
 func (p *Plan) count(ctx context.Context, lim *weir.Limiter, before, after world, exact bool) error {
-	at := make(map[weir.Scope]*Change, len(p.Changes))
-	var queries []weir.BucketQuery
+	at := make(map[admin.Scope]*Change, len(p.Changes))
+	var queries []admin.BucketQuery
 	for i := range p.Changes {
 		c := &p.Changes[i]
 		if !slices.ContainsFunc(c.Fields, func(f Field) bool { return f.Limit != "" }) {
@@ -45,7 +46,7 @@ func (p *Plan) count(ctx context.Context, lim *weir.Limiter, before, after world
 		}
 		c.Touches = &Touches{seen: make(map[string]bool)}
 		at[c.key.Scope] = c
-		q := weir.BucketQuery{Entity: c.key.Entity, Max: maxCounted}
+		q := admin.BucketQuery{Entity: c.key.Entity, Max: maxCounted}
 		if c.key.Entity == "" {
 			q.Resource = c.key.Resource
 		}
@@ -56,19 +57,19 @@ func (p *Plan) count(ctx context.Context, lim *weir.Limiter, before, after world
 	if p.CreateNamespace || len(at) == 0 {
 		return nil
 	}
-	all := weir.BucketQuery{Max: maxCounted}
+	all := admin.BucketQuery{Max: maxCounted}
 	if len(queries) > maxQueries || slices.Contains(queries, all) {
-		queries = []weir.BucketQuery{all}
+		queries = []admin.BucketQuery{all}
 	}
 	counted := make(map[[2]string]bool)
 	for _, q := range queries {
 		for {
-			page, err := lim.Buckets(ctx, q)
+			page, err := admin.New(lim).Buckets.List(ctx, q)
 			if err != nil {
 				return err
 			}
-			for i := range page.Buckets {
-				b := &page.Buckets[i]
+			for i := range page.Items {
+				b := &page.Items[i]
 				if id := [2]string{b.Entity, b.Resource}; len(queries) == 1 || !counted[id] {
 					counted[id] = len(queries) > 1
 					touch(b, at, before, after)
@@ -90,7 +91,7 @@ func (p *Plan) count(ctx context.Context, lim *weir.Limiter, before, after world
 }
 
 // atLeast marks the changes that a query covered as incomplete.
-func (p *Plan) atLeast(q weir.BucketQuery) {
+func (p *Plan) atLeast(q admin.BucketQuery) {
 	for i := range p.Changes {
 		c := &p.Changes[i]
 		if c.Touches != nil && (q.Entity == "" || q.Entity == c.key.Entity) &&
@@ -101,11 +102,11 @@ func (p *Plan) atLeast(q weir.BucketQuery) {
 }
 
 // touch counts a bucket for the changes of the scopes that limit it before and after.
-func touch(b *weir.Bucket, at map[weir.Scope]*Change, before, after world) {
+func touch(b *admin.Bucket, at map[admin.Scope]*Change, before, after world) {
 	_, was, had := before.limits(b.Entity, b.Resource)
 	limits, is, has := after.limits(b.Entity, b.Resource)
 	over := overrun(b, limits)
-	count := func(sc weir.Scope, over []string) {
+	count := func(sc admin.Scope, over []string) {
 		c := at[sc]
 		if c == nil {
 			return
@@ -138,7 +139,7 @@ func touch(b *weir.Bucket, at map[weir.Scope]*Change, before, after world) {
 
 // overrun returns the limits of which more is outstanding than the new limits allow to be spent at once. Changing
 // limits leaves outstanding tokens outstanding.
-func overrun(b *weir.Bucket, limits []weir.Limit) (over []string) {
+func overrun(b *admin.Bucket, limits []weir.Limit) (over []string) {
 	for _, bl := range b.Limits {
 		i, ok := slices.BinarySearchFunc(limits, bl.Limit, byName)
 		if ok && !bl.Override && bl.Limit.Burst-bl.Available > limits[i].Burst && limits[i].EnforcedFor(b.Entity) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
@@ -37,9 +38,9 @@ func TestTouches(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {
 		ctx := t.Context()
-		must(t, lim.SetLimits(ctx, weir.Scope{}, weir.PerDay("rpm", 100)))
-		must(t, lim.SetLimits(ctx, weir.Scope{Entity: "own", Resource: "gpt-4"}, weir.PerDay("rpm", 100)))
-		must(t, lim.SetLimits(ctx, weir.Scope{Entity: "general"}, weir.PerDay("rpm", 100)))
+		must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerDay("rpm", 100)))
+		must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: "own", Resource: "gpt-4"}, weir.PerDay("rpm", 100)))
+		must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: "general"}, weir.PerDay("rpm", 100)))
 		spend(t, lim, "ann", "gpt-4", 50)
 		spend(t, lim, "ann", "gpt-5", 50)
 		spend(t, lim, "bob", "gpt-4", 10)
@@ -70,7 +71,7 @@ func TestTouches(t *testing.T) {
 func TestTouchesMany(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {
-		must(t, lim.SetLimits(t.Context(), weir.Scope{}, weir.PerDay("rpm", 100)))
+		must(t, admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerDay("rpm", 100)))
 		for i := range 1200 {
 			spend(t, lim, fmt.Sprintf("e%04d", i), "r", 10)
 		}

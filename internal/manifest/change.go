@@ -1,6 +1,9 @@
 package manifest
 
-import "github.com/weirlimits/weir"
+import (
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
+)
 
 // Action is the kind of a change to a record.
 type Action string
@@ -31,7 +34,7 @@ type Change struct {
 	Touches *Touches `json:"touches,omitempty"` // of a change to limits
 
 	key    Key
-	before weir.Declared
+	before admin.Declared
 	after  *Record
 	phase  int // when it is made
 }
@@ -48,7 +51,7 @@ func (c *Change) Limits() []weir.Limit {
 // describe fills in the description of a change, given the limits that apply before and after all changes.
 func (c *Change) describe(before, after world) {
 	c.Target, c.Own, c.Entity, c.On = c.key.String(), c.key.Own, c.key.Entity, c.key.Resource
-	old, set := &Record{Entity: &weir.Entity{}, Limits: &weir.ScopedLimits{}}, c.after
+	old, set := &Record{Entity: &admin.Entity{}, Limits: &admin.ScopedLimits{}}, c.after
 	if set == nil {
 		set = old
 	}

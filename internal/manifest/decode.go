@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // Decode reads manifests. Documents with the same namespace and name, in any files and order, form one manifest. All
@@ -160,11 +161,11 @@ type adder func(Key, *yaml.Node, *Record)
 // records reads the sections of a document.
 func (d *Reader) records(sections map[string]*yaml.Node, add adder) {
 	if v := sections["system"]; v != nil {
-		d.limitsOf(d.follow(v), v, "system", weir.Scope{}, add)
+		d.limitsOf(d.follow(v), v, "system", admin.Scope{}, add)
 	}
 	if v := sections["resources"]; v != nil {
 		d.ids(v, "resources", func(name, path string, k, v *yaml.Node) {
-			d.limitsOf(k, v, path, weir.Scope{Resource: name}, add)
+			d.limitsOf(k, v, path, admin.Scope{Resource: name}, add)
 		})
 	}
 	if v := sections["entities"]; v != nil {
@@ -204,7 +205,7 @@ func (d *Reader) id(n *yaml.Node, path, id string) bool {
 	var bad *weir.ConfigError
 	if id == "" {
 		d.bad(n, path, "", "must not be empty")
-	} else if err := (weir.Scope{Entity: id}).Validate(); errors.As(err, &bad) {
+	} else if err := (admin.Scope{Entity: id}).Validate(); errors.As(err, &bad) {
 		d.bad(
 			n, path, "an id has 1 to 256 printable bytes and must not be _, wcu or "+weir.DefaultResource, "%s",
 			bad.Reason,
@@ -238,10 +239,10 @@ func (d *Reader) record(n *yaml.Node, path string, members []member, r *Record,
 }
 
 // limitsOf reads the limits of a scope, and the settings that go with them.
-func (d *Reader) limitsOf(k, n *yaml.Node, path string, scope weir.Scope, add adder) {
+func (d *Reader) limitsOf(k, n *yaml.Node, path string, scope admin.Scope, add adder) {
 	key := Key{Scope: scope}
 	kind := key.kind()
-	r := &Record{Limits: &weir.ScopedLimits{Scope: scope}}
+	r := &Record{Limits: &admin.ScopedLimits{Scope: scope}}
 	switch given, ok := d.record(n, path, kind.members, r, nil); {
 	case ok && given == 0:
 		d.bad(k, path, kind.hint, "%s", kind.empty)
@@ -253,14 +254,14 @@ func (d *Reader) limitsOf(k, n *yaml.Node, path string, scope weir.Scope, add ad
 // entity reads an entity. The entity itself is declared if it has any properties, or if it has nothing at all. Limits
 // alone do not declare the entity; they hold whether or not it was created.
 func (d *Reader) entity(k, n *yaml.Node, path, id string, add adder) {
-	r := &Record{Entity: &weir.Entity{ID: id}}
+	r := &Record{Entity: &admin.Entity{ID: id}}
 	limited := false
 	given, ok := d.record(n, path, kinds.entity.members, r, map[string]func(*yaml.Node, string){
 		"resources": func(v *yaml.Node, path string) {
 			limited = true
 			d.Mapping(v, path, func(name string, k, v *yaml.Node) {
 				at := path + "." + quote(name)
-				scope := weir.Scope{Entity: id, Resource: name}
+				scope := admin.Scope{Entity: id, Resource: name}
 				if name == weir.DefaultResource {
 					scope.Resource = ""
 				} else if !d.id(k, at, name) {
@@ -278,7 +279,7 @@ func (d *Reader) entity(k, n *yaml.Node, path, id string, add adder) {
 		d.bad(k, path+"."+bad.Field, "", "%s", bad.Reason)
 		return
 	}
-	add(Key{Scope: weir.Scope{Entity: id}, Own: true}, k, r)
+	add(Key{Scope: admin.Scope{Entity: id}, Own: true}, k, r)
 }
 
 // limits reads limits by name.
@@ -306,7 +307,7 @@ func (d *Reader) limits(n *yaml.Node, path string) ([]weir.Limit, bool) {
 	}
 	slices.SortFunc(ls, byName)
 	var bad *weir.ConfigError
-	if err := (&weir.ScopedLimits{Limits: ls}).Validate(); errors.As(err, &bad) {
+	if err := (&admin.ScopedLimits{Limits: ls}).Validate(); errors.As(err, &bad) {
 		d.bad(n, path, "", "%s", strings.TrimPrefix(bad.Error(), "limits: "))
 		return nil, false
 	}
@@ -389,7 +390,7 @@ func (t *together) checkParents() {
 				if at.Entity.Parent == k.Entity {
 					break
 				}
-				at = m.Records[Key{Scope: weir.Scope{Entity: at.Entity.Parent}, Own: true}]
+				at = m.Records[Key{Scope: admin.Scope{Entity: at.Entity.Parent}, Own: true}]
 			}
 			if n := len(road); n > 1 && road[n-1] == k.Entity && k.Entity == slices.Min(road) {
 				d := Reader{src: &t.sources[slices.IndexFunc(t.sources, func(s Source) bool {

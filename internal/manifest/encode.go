@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // Text returns the manifest as canonical YAML: sorted, each limit in its shortest form. Manifests that declare the
@@ -42,8 +43,8 @@ func (m *Manifest) Text() []byte {
 		if k.Entity != "" && !k.Own {
 			if !within {
 				within = true
-				own := m.Records[Key{Scope: weir.Scope{Entity: entity}, Own: true}]
-				if own != nil && own.equal(&weir.Declared{Entity: &weir.Entity{}}) {
+				own := m.Records[Key{Scope: admin.Scope{Entity: entity}, Own: true}]
+				if own != nil && own.equal(&admin.Declared{Entity: &admin.Entity{}}) {
 					w.line(2, "cascade", "false") // so that it is declared
 				}
 				w.key(2, "resources")

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -147,7 +148,7 @@ func TestFields(t *testing.T) {
 func TestOver(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {
-		must(t, lim.SetLimits(t.Context(), weir.Scope{}, weir.PerDay("rpm", 100), weir.PerDay("tpm", 100)))
+		must(t, admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerDay("rpm", 100), weir.PerDay("tpm", 100)))
 		var quarter []string
 		smaller := weir.PerDay("rpm", 5).WithEnforce(25)
 		for i := range 20 {

@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // kind is a kind of record that a manifest declares.
@@ -117,7 +118,7 @@ var (
 			}
 		},
 		diff: func(old, set *Record) []Field {
-			text := func(t weir.Thresholds) string {
+			text := func(t admin.Thresholds) string {
 				if t == nil {
 					return ""
 				}
@@ -221,7 +222,7 @@ func textDiff(name, old, text string, m Moves) []Field {
 // parentMoves returns the direction of charging another parent. Whether that loosens or tightens depends on the
 // parents' limits; charging one more can only tighten.
 func parentMoves(old, set *Record) Moves {
-	charged := func(e *weir.Entity) bool { return e.Cascade && e.Parent != "" }
+	charged := func(e *admin.Entity) bool { return e.Cascade && e.Parent != "" }
 	before, after := charged(old.Entity), charged(set.Entity)
 	switch {
 	case after && before && old.Entity.Parent != set.Entity.Parent:
@@ -235,12 +236,12 @@ func parentMoves(old, set *Record) Moves {
 }
 
 // nearLimit reads percentages; an empty list means none. The schema cannot express that they must ascend.
-func (d *Reader) nearLimit(n *yaml.Node, path string) (weir.Thresholds, bool) {
+func (d *Reader) nearLimit(n *yaml.Node, path string) (admin.Thresholds, bool) {
 	if n = d.follow(n); n.Kind != yaml.SequenceNode {
 		d.bad(n, path, "write percentages, such as [80, 95], or [] for none", "is %s, not a list", kindOf(n))
 		return nil, false
 	}
-	t, good := weir.Thresholds{}, true
+	t, good := admin.Thresholds{}, true
 	all := d.List(n, path, func(at string, v *yaml.Node) {
 		p, ok := d.Count(v, at)
 		if p > 100 {

@@ -6,20 +6,21 @@ import (
 	"fmt"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // live holds the records of a namespace that a manifest could declare.
 type live struct {
 	missing bool // the namespace does not exist
-	records map[Key]weir.Declared
-	last    weir.Revision // of the manifest; zero if it was never applied
+	records map[Key]admin.Declared
+	last    admin.Revision // of the manifest; zero if it was never applied
 }
 
 // read reads all records of a namespace, a page at a time, and writes nothing. A namespace that does not exist is
 // empty.
 func read(ctx context.Context, lim *weir.Limiter, manifest string) (*live, error) {
-	lv := &live{records: make(map[Key]weir.Declared)}
-	ns, err := lim.NamespaceByName(ctx, lim.Namespace())
+	lv := &live{records: make(map[Key]admin.Declared)}
+	ns, err := admin.New(lim).Namespaces.Get(ctx, lim.Namespace())
 	switch {
 	case errors.Is(err, weir.ErrNotFound):
 		lv.missing = true
@@ -29,13 +30,13 @@ func read(ctx context.Context, lim *weir.Limiter, manifest string) (*live, error
 	case ns.Deleted != nil:
 		return nil, fmt.Errorf("namespace %q was deleted: recover it, or purge it: %w", ns.Name, weir.ErrConflict)
 	}
-	q := weir.DeclaredQuery{Max: 1000}
+	q := admin.DeclaredQuery{Max: 1000}
 	for {
-		page, err := lim.Declarable(ctx, q)
+		page, err := admin.New(lim).Manifests.Declarable(ctx, q)
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range page.Records {
+		for _, r := range page.Items {
 			lv.records[keyOf(&r)] = r
 		}
 		if q.After = page.Next; q.After == "" {
@@ -45,7 +46,7 @@ func read(ctx context.Context, lim *weir.Limiter, manifest string) (*live, error
 	if manifest == "" {
 		return lv, nil
 	}
-	lv.last, err = lim.LastRevision(ctx, manifest)
+	lv.last, err = admin.New(lim).Manifests.Last(ctx, manifest)
 	return lv, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // DefaultName is the name of a manifest without one.
@@ -26,14 +27,14 @@ type Manifest struct {
 
 // Key names a record: an entity, or the limits of a scope.
 type Key struct {
-	weir.Scope
+	admin.Scope
 	Own bool // the entity itself
 }
 
 // Record is a declared record: either Entity or Limits is set.
 type Record struct {
-	Entity *weir.Entity
-	Limits *weir.ScopedLimits // sorted by name
+	Entity *admin.Entity
+	Limits *admin.ScopedLimits // sorted by name
 	at     place
 }
 
@@ -98,7 +99,7 @@ func (r *Record) hash() string {
 }
 
 // equal reports whether a live record is as this one declares.
-func (r *Record) equal(live *weir.Declared) bool {
+func (r *Record) equal(live *admin.Declared) bool {
 	switch {
 	case r.Entity != nil && live.Entity != nil:
 		a, b := r.Entity, live.Entity
@@ -112,7 +113,7 @@ func (r *Record) equal(live *weir.Declared) bool {
 }
 
 // recordOf returns a live record as one that could be declared.
-func recordOf(live *weir.Declared) *Record {
+func recordOf(live *admin.Declared) *Record {
 	if live.Entity != nil {
 		return &Record{Entity: live.Entity}
 	}
@@ -122,9 +123,9 @@ func recordOf(live *weir.Declared) *Record {
 }
 
 // keyOf returns the key of a live record.
-func keyOf(live *weir.Declared) Key {
+func keyOf(live *admin.Declared) Key {
 	if live.Entity != nil {
-		return Key{Scope: weir.Scope{Entity: live.Entity.ID}, Own: true}
+		return Key{Scope: admin.Scope{Entity: live.Entity.ID}, Own: true}
 	}
 	return Key{Scope: live.Limits.Scope}
 }

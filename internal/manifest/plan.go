@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // Plan lists how a manifest differs from the live records, and what applying it would do. Making it writes nothing.
@@ -25,11 +26,11 @@ type Plan struct {
 	// Some names some of the records left alone.
 	Some []string `json:"left_alone_some,omitempty"`
 	// Last is the last revision that was fully applied.
-	Last weir.Revision `json:"last,omitzero"`
+	Last admin.Revision `json:"last,omitzero"`
 
 	manifest *Manifest
 	before   world
-	removed  map[string]*weir.Entity // entities that are deleted
+	removed  map[string]*admin.Entity // entities that are deleted
 }
 
 // ProblemsError reports why a manifest cannot be applied to the live records.
@@ -128,8 +129,8 @@ func (p *Plan) undeclared(k Key, lv *live) {
 }
 
 // entityAfter returns an entity as it will be, or nil.
-func (p *Plan) entityAfter(lv *live, id string) *weir.Entity {
-	k := Key{Scope: weir.Scope{Entity: id}, Own: true}
+func (p *Plan) entityAfter(lv *live, id string) *admin.Entity {
+	k := Key{Scope: admin.Scope{Entity: id}, Own: true}
 	if r := p.manifest.Records[k]; r != nil {
 		return r.Entity
 	}
@@ -142,7 +143,7 @@ func (p *Plan) entityAfter(lv *live, id string) *weir.Entity {
 
 // checkParents checks that the chains of all entities will be complete, short enough and free of cycles.
 func (p *Plan) checkParents(lv *live) (problems []string) {
-	check := func(e *weir.Entity, where string) {
+	check := func(e *admin.Entity, where string) {
 		road := []string{e.ID}
 		for at := e; at.Parent != ""; {
 			next := p.entityAfter(lv, at.Parent)
@@ -194,7 +195,7 @@ func (p *Plan) checkParents(lv *live) (problems []string) {
 // removals, entities before their parents.
 func (p *Plan) order() {
 	depth := make(map[string]int)
-	p.removed = make(map[string]*weir.Entity)
+	p.removed = make(map[string]*admin.Entity)
 	for i := range p.Changes {
 		if c := &p.Changes[i]; c.key.Own && c.Action == Delete {
 			p.removed[c.key.Entity] = c.before.Entity
@@ -235,8 +236,8 @@ func (p *Plan) depth(c *Change) (n int) {
 }
 
 // entity returns an entity after or before the changes.
-func (p *Plan) entity(after bool, id string) *weir.Entity {
-	k := Key{Scope: weir.Scope{Entity: id}, Own: true}
+func (p *Plan) entity(after bool, id string) *admin.Entity {
+	k := Key{Scope: admin.Scope{Entity: id}, Own: true}
 	if after {
 		if r := p.manifest.Records[k]; r != nil {
 			return r.Entity

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
@@ -24,7 +25,7 @@ func seed(t *testing.T) *manifest.Manifest {
 func TestLife(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, lim *weir.Limiter, st *faulty) {
-		ctx := weir.WithPrincipal(t.Context(), "ann")
+		ctx := admin.WithPrincipal(t.Context(), "ann")
 		m := seed(t)
 		p := plan(t, lim, m)
 		if !p.CreateNamespace || st.commits.Load() != 0 {
@@ -41,7 +42,7 @@ func TestLife(t *testing.T) {
 			t.Errorf("%+v", res)
 		}
 		alpha := lim.In("tenant-alpha")
-		got, err := alpha.Limits(ctx, weir.Scope{Resource: "gpt-4"})
+		got, err := admin.New(alpha).Limits.Get(ctx, admin.Scope{Resource: "gpt-4"})
 		must(t, err)
 		if diff := cmp.Diff([]weir.Limit{weir.PerMinute("rpm", 1000), weir.PerMinute("tpm", 50_000).WithBurst(75_000)}, got.Limits); diff != "" {
 			t.Error(diff)
@@ -54,9 +55,9 @@ func TestLife(t *testing.T) {
 		}
 
 		// By hand, one record is changed, one removed and one added.
-		must(t, alpha.SetLimits(ctx, weir.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 2000)))
-		must(t, alpha.DeleteLimits(ctx, weir.Scope{Resource: "claude-3"}))
-		must(t, alpha.SetLimits(ctx, weir.Scope{Resource: "by-hand"}, weir.PerMinute("rpm", 1)))
+		must(t, admin.New(alpha).Limits.Set(ctx, admin.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 2000)))
+		must(t, admin.New(alpha).Limits.Delete(ctx, admin.Scope{Resource: "claude-3"}))
+		must(t, admin.New(alpha).Limits.Set(ctx, admin.Scope{Resource: "by-hand"}, weir.PerMinute("rpm", 1)))
 		p = plan(t, lim, m)
 		if diff := cmp.Diff("create resource claude-3 (loosens)\nupdate resource gpt-4 (tightens) outside", changes(p)); diff != "" || p.LeftAlone != 1 {
 			t.Errorf("%s, left alone %d", diff, p.LeftAlone)
@@ -81,7 +82,7 @@ func TestLife(t *testing.T) {
 		}
 
 		// Roll back to the first revision.
-		rev, text, err := alpha.Revision(ctx, "default", 1)
+		rev, text, err := admin.New(alpha).Manifests.Revision(ctx, "default", 1)
 		must(t, err)
 		if rev.By != "ann" || rev.Summary != "5 created, 0 updated, 0 deleted" {
 			t.Errorf("%+v", rev)
@@ -89,9 +90,9 @@ func TestLife(t *testing.T) {
 		if res = apply(t, lim, decodeOne(t, string(text))); res.Created != 4 || res.Updated != 1 {
 			t.Errorf("%+v", res)
 		}
-		page, err := alpha.Revisions(ctx, weir.RevisionQuery{Manifest: "default", Max: 2})
+		page, err := admin.New(alpha).Manifests.Revisions(ctx, admin.RevisionQuery{Manifest: "default", Max: 2})
 		must(t, err)
-		if len(page.Revisions) != 2 || page.Revisions[0].Hash != rev.Hash || page.Revisions[0].Revision <= page.Revisions[1].Revision {
+		if len(page.Items) != 2 || page.Items[0].Hash != rev.Hash || page.Items[0].Revision <= page.Items[1].Revision {
 			t.Errorf("%+v", page)
 		}
 
@@ -100,14 +101,14 @@ func TestLife(t *testing.T) {
 		if diff := cmp.Diff("{\"\" \"by-hand\"} [rpm:1/min] \"\"\n", strings.Split(state(t, alpha), "default ")[0]); diff != "" {
 			t.Error(diff)
 		}
-		audit, err := alpha.Audit(ctx, weir.AuditQuery{Subject: "manifest:default", Max: 1})
+		audit, err := admin.New(alpha).Audit.List(ctx, admin.AuditQuery{Subject: "manifest:default", Max: 1})
 		must(t, err)
-		if len(audit.Events) != 1 || audit.Events[0].Action != "manifest.apply" || audit.Events[0].Principal != "unknown" {
+		if len(audit.Items) != 1 || audit.Items[0].Action != "manifest.apply" || audit.Items[0].Principal != "unknown" {
 			t.Errorf("%+v", audit)
 		}
-		audit, err = alpha.Audit(ctx, weir.AuditQuery{Subject: "resource:claude-3"})
+		audit, err = admin.New(alpha).Audit.List(ctx, admin.AuditQuery{Subject: "resource:claude-3"})
 		must(t, err)
-		if n := len(audit.Events); n == 0 || audit.Events[n-1].Principal != "ann" || audit.Events[n-1].Action != "limits.set" {
+		if n := len(audit.Items); n == 0 || audit.Items[n-1].Principal != "ann" || audit.Items[n-1].Action != "limits.set" {
 			t.Errorf("%+v", audit)
 		}
 	})
@@ -117,8 +118,8 @@ func TestAdopt(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, lim *weir.Limiter, st *faulty) {
 		ctx := t.Context()
-		must(t, lim.SetLimits(ctx, weir.Scope{Resource: "same"}, weir.PerMinute("tpm", 5), weir.PerMinute("rpm", 5)))
-		must(t, lim.SetLimits(ctx, weir.Scope{Resource: "other"}, weir.PerMinute("rpm", 5)))
+		must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "same"}, weir.PerMinute("tpm", 5), weir.PerMinute("rpm", 5)))
+		must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "other"}, weir.PerMinute("rpm", 5)))
 		m := decodeOne(t, "namespace: default\nresources:\n  same: {limits: {rpm: {capacity: 5}, tpm: {capacity: 5}}}\n  other: {limits: {rpm: {capacity: 4}}}\n")
 		p := plan(t, lim, m)
 		if diff := cmp.Diff("adopt resource other (tightens)\nadopt resource same", changes(p)); diff != "" {
@@ -144,7 +145,7 @@ func TestAdopt(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		// An edit by hand keeps the mark of the manifest.
-		must(t, lim.SetLimits(ctx, weir.Scope{Resource: "same"}, weir.PerMinute("rpm", 9)))
+		must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "same"}, weir.PerMinute("rpm", 9)))
 		if got := changes(plan(t, lim, m)); got != "update resource same (tightens) outside" {
 			t.Error(got)
 		}
@@ -168,7 +169,7 @@ func TestSaved(t *testing.T) {
 		m := decodeOne(t, "namespace: tenant-alpha\nresources: {gpt-4: {limits: {rpm: {capacity: 7}}}}\n")
 		text, err = manifest.Save([]*manifest.Plan{plan(t, lim, m)})
 		must(t, err)
-		must(t, lim.In("tenant-alpha").SetLimits(ctx, weir.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 8)))
+		must(t, admin.New(lim.In("tenant-alpha")).Limits.Set(ctx, admin.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 8)))
 		if _, err := manifest.Load(ctx, lim, text, "plan.json"); !errors.Is(err, weir.ErrConflict) {
 			t.Errorf("changed by hand: %v", err)
 		}
@@ -185,13 +186,13 @@ func TestMoved(t *testing.T) {
 		ctx := t.Context()
 		m := decodeOne(t, "namespace: default\nresources: {a: {limits: {rpm: {capacity: 1}}}, b: {limits: {rpm: {capacity: 2}}}}\n")
 		p := plan(t, lim, m)
-		must(t, lim.SetLimits(ctx, weir.Scope{Resource: "a"}, weir.PerMinute("rpm", 9)))
+		must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "a"}, weir.PerMinute("rpm", 9)))
 		res, err := manifest.Apply(ctx, lim, p, manifest.ApplyOptions{})
 		var failed *manifest.FailedError
 		if !errors.As(err, &failed) || !errors.Is(err, weir.ErrConflict) || failed.Failed != 1 || res.Created != 1 || res.Failed[0].Target != "resource a" {
 			t.Errorf("%+v, %v", res, err)
 		}
-		rev, err := lim.LastRevision(ctx, "default")
+		rev, err := admin.New(lim).Manifests.Last(ctx, "default")
 		must(t, err)
 		if rev.Revision != 0 {
 			t.Errorf("recorded as done: %+v", rev)
@@ -218,7 +219,7 @@ func TestEntities(t *testing.T) {
 		if p := plan(t, lim, turned); !p.Empty() {
 			t.Error(changes(p))
 		}
-		a, err := lim.Entity(ctx, "a")
+		a, err := admin.New(lim).Entities.Get(ctx, "a")
 		must(t, err)
 		if a.Parent != "b" || a.Metadata["x"] != "y" || a.Created.IsZero() {
 			t.Errorf("%+v", a)
@@ -233,12 +234,12 @@ func TestEntities(t *testing.T) {
 			}
 		}
 		// An entity with a child that was added by hand stays.
-		must(t, lim.CreateEntity(ctx, weir.Entity{ID: "hand", Parent: "a"}))
+		must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "hand", Parent: "a"}))
 		_, err = manifest.Make(ctx, lim, decodeOne(t, "namespace: default"), manifest.PlanOptions{})
 		if got := errText(err); got != "entity hand has parent a, which neither exists nor is declared" {
 			t.Error(got)
 		}
-		must(t, lim.DeleteEntity(ctx, "hand", weir.DeleteOptions{}))
+		must(t, admin.New(lim).Entities.Delete(ctx, "hand", admin.DeleteOptions{}))
 		if res := apply(t, lim, decodeOne(t, "namespace: default")); res.Deleted != 3 {
 			t.Errorf("%+v", res)
 		}
@@ -260,12 +261,12 @@ func TestChildAppears(t *testing.T) {
 		ctx := t.Context()
 		apply(t, lim, decodeOne(t, "namespace: default\nentities: {a: {}, b: {}}"))
 		p := plan(t, lim, decodeOne(t, "namespace: default"))
-		must(t, lim.CreateEntity(ctx, weir.Entity{ID: "child", Parent: "a"}))
+		must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "child", Parent: "a"}))
 		res, err := manifest.Apply(ctx, lim, p, manifest.ApplyOptions{})
 		if err == nil || res.Deleted != 1 || len(res.Failed) != 1 || !strings.Contains(err.Error(), `including "child"`) {
 			t.Errorf("%+v %v", res, err)
 		}
-		if err := lim.CreateEntity(ctx, weir.Entity{ID: "child2", Parent: "a"}); err != nil {
+		if err := admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "child2", Parent: "a"}); err != nil {
 			t.Errorf("the parent that stays takes no children: %v", err)
 		}
 	})
@@ -274,15 +275,15 @@ func TestChildAppears(t *testing.T) {
 func TestLocked(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {
-		ctx := weir.WithPrincipal(t.Context(), "bob")
-		_, err := lim.CreateNamespace(ctx, "tenant-alpha")
+		ctx := admin.WithPrincipal(t.Context(), "bob")
+		_, err := admin.New(lim).Namespaces.Create(ctx, "tenant-alpha")
 		must(t, err)
 		m := seed(t)
 		p := plan(t, lim, m)
-		lock, err := lim.In("tenant-alpha").LockManifest(ctx, "default", 30e9)
+		lock, err := admin.New(lim.In("tenant-alpha")).Manifests.Lock(ctx, "default", 30e9)
 		must(t, err)
 		_, err = manifest.Apply(ctx, lim, p, manifest.ApplyOptions{})
-		var held *weir.LockedError
+		var held *admin.LockedError
 		if !errors.As(err, &held) || held.By != "bob" {
 			t.Errorf("locked: %v", err)
 		}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/store/memory"
@@ -84,18 +85,18 @@ func byHand(t *rapid.T, tb testing.TB, lim *weir.Limiter) {
 		return
 	}
 	ctx := tb.Context()
-	_, err := lim.CreateNamespace(ctx, "ns")
+	_, err := admin.New(lim).Namespaces.Create(ctx, "ns")
 	must(tb, err)
-	for _, sc := range []weir.Scope{{}, {Resource: "r1"}, {Entity: "e1", Resource: "r1"}, {Entity: "hand"}} {
+	for _, sc := range []admin.Scope{{}, {Resource: "r1"}, {Entity: "e1", Resource: "r1"}, {Entity: "hand"}} {
 		if rapid.Bool().Draw(t, fmt.Sprint("hand", sc)) {
 			l := weir.PerMinute("rpm", 3).WithBurst(int64(rapid.IntRange(1, 5).Draw(t, "burst"))).
 				WithEnforce(rapid.SampledFrom([]weir.Enforce{weir.EnforceOn, weir.EnforceShadow, 50}).Draw(t, "enforce"))
-			must(tb, lim.SetLimits(ctx, sc, weir.PerHour("rph", 7), l))
+			must(tb, admin.New(lim).Limits.Set(ctx, sc, weir.PerHour("rph", 7), l))
 		}
-		must(tb, lim.SetOnUnavailable(ctx, sc, rapid.SampledFrom([]weir.OnUnavailable{"", "", weir.OnUnavailableLocal, weir.OnUnavailableAllow}).Draw(t, fmt.Sprint("unavailable", sc))))
+		must(tb, admin.New(lim).Limits.SetOnUnavailable(ctx, sc, rapid.SampledFrom([]weir.OnUnavailable{"", "", weir.OnUnavailableLocal, weir.OnUnavailableAllow}).Draw(t, fmt.Sprint("unavailable", sc))))
 	}
 	if rapid.Bool().Draw(t, "hand entity") {
-		must(tb, lim.CreateEntity(ctx, weir.Entity{ID: "e1", Metadata: map[string]string{"a": "$${b} \u2028 # '"}}))
+		must(tb, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "e1", Metadata: map[string]string{"a": "$${b} \u2028 # '"}}))
 	}
 }
 

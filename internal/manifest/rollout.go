@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // RolloutOptions say how to apply a plan in stages.
@@ -71,7 +72,7 @@ type rolling struct {
 // rollout is a rollout in progress.
 type rollout struct {
 	lim   *weir.Limiter
-	lock  *weir.ManifestLock
+	lock  *admin.ManifestLock
 	plan  *Plan
 	opts  RolloutOptions
 	state rolling
@@ -198,7 +199,7 @@ func (r *rollout) stage(ctx context.Context, percent int) error {
 	if r.opts.Staging != nil {
 		r.opts.Staging(percent, len(r.state.Records))
 	}
-	err := r.make(ctx, func(s *stage) weir.Declared {
+	err := r.make(ctx, func(s *stage) admin.Declared {
 		if s.change == nil {
 			return s.current
 		}
@@ -211,9 +212,9 @@ func (r *rollout) stage(ctx context.Context, percent int) error {
 }
 
 // make writes all records as given by to.
-func (r *rollout) make(ctx context.Context, to func(*stage) weir.Declared) error {
+func (r *rollout) make(ctx context.Context, to func(*stage) admin.Declared) error {
 	for some := range slices.Chunk(r.state.Records, batch) {
-		changes := make([]weir.DeclaredChange, 0, len(some))
+		changes := make([]admin.DeclaredChange, 0, len(some))
 		var of []*stage
 		for i := range some {
 			s := &some[i]
@@ -221,10 +222,10 @@ func (r *rollout) make(ctx context.Context, to func(*stage) weir.Declared) error
 			if after.Limits == nil && s.current.Limits == nil {
 				continue
 			}
-			changes = append(changes, weir.DeclaredChange{Before: s.current, After: after})
+			changes = append(changes, admin.DeclaredChange{Before: s.current, After: after})
 			of = append(of, s)
 		}
-		for i, err := range r.lim.Declare(ctx, changes) {
+		for i, err := range admin.New(r.lim).Manifests.Declare(ctx, changes) {
 			if err != nil {
 				return fmt.Errorf("%s: %w", Key{Scope: of[i].Scope}, err)
 			}
@@ -248,7 +249,7 @@ func (r *rollout) restore(ctx context.Context) error {
 	var others error
 	for i := range r.state.Records { // a lost response, or an earlier process, may have changed them
 		s := &r.state.Records[i]
-		now, err := r.lim.Declared(ctx, s.Scope)
+		now, err := admin.New(r.lim).Manifests.Declared(ctx, s.Scope)
 		if err != nil {
 			return err
 		}
@@ -267,7 +268,7 @@ func (r *rollout) restore(ctx context.Context) error {
 		}
 	}
 	r.state.Records = ours
-	if err := r.make(ctx, func(s *stage) weir.Declared { return s.Before }); err != nil {
+	if err := r.make(ctx, func(s *stage) admin.Declared { return s.Before }); err != nil {
 		return err
 	}
 	return errors.Join(others, r.lock.SetRollout(ctx, nil))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
@@ -131,7 +132,7 @@ func TestRollout(t *testing.T) {
 				if rpm == 0 || tpm == 0 || !slices.Equal(names, []string{"gone", "rpm", "tpm"}) {
 					t.Errorf("%d new, %d of the new limit, limits %v", rpm, tpm, names)
 				}
-				system, err := r.Limits(t.Context(), weir.Scope{})
+				system, err := admin.New(r.Limiter).Limits.Get(t.Context(), admin.Scope{})
 				if err != nil || system.Limits[0].Amount != 1000 {
 					t.Errorf("%v, %v", system, err)
 				}
@@ -338,7 +339,7 @@ func TestRolloutLeavesOthersAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rolled) {
 		apply(t, r.Limiter, decodeOne(t, former))
 		r.gate.check = func(bool) error {
-			must(t, r.SetLimits(t.Context(), weir.Scope{Resource: "api"}, weir.PerMinute("rpm", 3)))
+			must(t, admin.New(r.Limiter).Limits.Set(t.Context(), admin.Scope{Resource: "api"}, weir.PerMinute("rpm", 3)))
 			return errTooMany
 		}
 		_, err := r.rollout(tighter)
@@ -346,7 +347,7 @@ func TestRolloutLeavesOthersAlone(t *testing.T) {
 		if !errors.As(err, &stopped) || !errors.Is(stopped.Restore, weir.ErrConflict) {
 			t.Errorf("error %v", err)
 		}
-		ls, err := r.Limits(t.Context(), weir.Scope{Resource: "api"})
+		ls, err := admin.New(r.Limiter).Limits.Get(t.Context(), admin.Scope{Resource: "api"})
 		if err != nil || len(ls.Limits) != 1 || ls.Limits[0].Amount != 3 {
 			t.Errorf("%v, %v", ls, err)
 		}

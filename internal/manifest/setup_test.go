@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store"
@@ -139,14 +140,14 @@ func changes(p *manifest.Plan) string {
 func state(t testing.TB, lim *weir.Limiter) string {
 	t.Helper()
 	var b strings.Builder
-	q := weir.DeclaredQuery{Max: 1000}
+	q := admin.DeclaredQuery{Max: 1000}
 	for {
-		page, err := lim.Declarable(t.Context(), q)
+		page, err := admin.New(lim).Manifests.Declarable(t.Context(), q)
 		if errors.Is(err, weir.ErrNotFound) {
 			return "none"
 		}
 		must(t, err)
-		for _, r := range page.Records {
+		for _, r := range page.Items {
 			if e := r.Entity; e != nil {
 				fmt.Fprintf(&b, "%q %q %q %v %v %v", e.ID, e.Name, e.Parent, e.Cascade, e.Metadata, r.Deleting)
 			} else {
@@ -164,9 +165,9 @@ func state(t testing.TB, lim *weir.Limiter) string {
 			break
 		}
 	}
-	revs, err := lim.Revisions(t.Context(), weir.RevisionQuery{})
+	revs, err := admin.New(lim).Manifests.Revisions(t.Context(), admin.RevisionQuery{})
 	must(t, err)
-	for _, r := range revs.Revisions {
+	for _, r := range revs.Items {
 		fmt.Fprintf(&b, "%s %d %s\n", r.Manifest, r.Revision, r.Hash)
 	}
 	return b.String()

@@ -4,17 +4,18 @@ import (
 	"slices"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // stage is a tightening record that is rolled out in stages.
 type stage struct {
-	Scope  weir.Scope    `json:"scope"`
-	Before weir.Declared `json:"before"` // before the rollout
+	Scope  admin.Scope    `json:"scope"`
+	Before admin.Declared `json:"before"` // before the rollout
 	// Was holds the limits that applied in its scope before, by name.
 	Was []weir.Limit `json:"was"`
 
 	change  *Change
-	current weir.Declared // the record now
+	current admin.Declared // the record now
 }
 
 // stages returns the changes of a plan that refuse some requests that nothing refused before, or refuse them earlier.
@@ -43,15 +44,15 @@ func (p *Plan) stages(w world) (all []stage) {
 
 // at returns the record while the change applies to percent of the entities. For the others the limits stay as they
 // were, and new ones are in shadow. Removed limits stay until the end.
-func (s *stage) at(percent int, name string) weir.Declared {
+func (s *stage) at(percent int, name string) admin.Declared {
 	to := *s.change.after.Limits
 	to.Limits = staged(s.Was, to.Limits, weir.Enforce(percent))
 	to.OnUnavailable, to.NearLimit = "", nil // cannot be applied in part
 	if b := s.Before.Limits; b != nil {
 		to.OnUnavailable, to.NearLimit = b.OnUnavailable, b.NearLimit
 	}
-	to.Managed = &weir.Managed{Manifest: name, Hash: (&Record{Limits: &to}).hash()}
-	return weir.Declared{Limits: &to}
+	to.Managed = &admin.Managed{Manifest: name, Hash: (&Record{Limits: &to}).hash()}
+	return admin.Declared{Limits: &to}
 }
 
 func staged(was, to []weir.Limit, percent weir.Enforce) []weir.Limit {

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -33,8 +34,8 @@ func TestOnUnavailable(t *testing.T) {
 	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
 	must(t, err)
 	defer lim.Close()
-	must(t, lim.SetLimits(t.Context(), weir.Scope{Resource: "login"}, weir.PerMinute("rpm", 7)))
-	must(t, lim.SetOnUnavailable(t.Context(), weir.Scope{Resource: "api"}, weir.OnUnavailableAllow))
+	must(t, admin.New(lim).Limits.Set(t.Context(), admin.Scope{Resource: "login"}, weir.PerMinute("rpm", 7)))
+	must(t, admin.New(lim).Limits.SetOnUnavailable(t.Context(), admin.Scope{Resource: "api"}, weir.OnUnavailableAllow))
 	m := decodeOne(t, classes)
 	p := plan(t, lim, m)
 	got := make(map[string]string)
@@ -57,7 +58,7 @@ func TestOnUnavailable(t *testing.T) {
 	if diff := cmp.Diff(classes, string(out.Text())); diff != "" {
 		t.Error(diff)
 	}
-	must(t, lim.SetOnUnavailable(t.Context(), weir.Scope{Resource: "login"}, weir.OnUnavailableAllow))
+	must(t, admin.New(lim).Limits.SetOnUnavailable(t.Context(), admin.Scope{Resource: "login"}, weir.OnUnavailableAllow))
 	if p := plan(t, lim, m); len(p.Changes) != 1 || !p.Changes[0].Outside {
 		t.Errorf("a change made elsewhere: %s", changes(p))
 	}
@@ -73,7 +74,7 @@ func TestRolloutOnUnavailable(t *testing.T) {
 		}
 		apply(t, r.Limiter, decodeOne(t, text("deny", "100")))
 		says := func() weir.OnUnavailable {
-			sl, err := r.Limits(t.Context(), weir.Scope{Resource: "api"})
+			sl, err := admin.New(r.Limiter).Limits.Get(t.Context(), admin.Scope{Resource: "api"})
 			must(t, err)
 			return sl.OnUnavailable
 		}

@@ -5,10 +5,11 @@ import (
 	"math/bits"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // world holds limits by scope. Those of the first level that has any apply.
-type world map[weir.Scope][]weir.Limit
+type world map[admin.Scope][]weir.Limit
 
 func worldOf(lv *live) world {
 	w := make(world, len(lv.records))
@@ -21,59 +22,59 @@ func worldOf(lv *live) world {
 }
 
 // levels returns the scopes that may limit an entity on a resource, in order of precedence.
-func levels(entity, resource string) [4]weir.Scope {
-	return [4]weir.Scope{{Entity: entity, Resource: resource}, {Entity: entity}, {Resource: resource}, {}}
+func levels(entity, resource string) [4]admin.Scope {
+	return [4]admin.Scope{{Entity: entity, Resource: resource}, {Entity: entity}, {Resource: resource}, {}}
 }
 
 // limits returns the limits that apply to an entity on a resource, and the scope they come from.
-func (w world) limits(entity, resource string) ([]weir.Limit, weir.Scope, bool) {
+func (w world) limits(entity, resource string) ([]weir.Limit, admin.Scope, bool) {
 	for _, sc := range levels(entity, resource) {
 		if ls := w[sc]; len(ls) > 0 {
 			return ls, sc, true
 		}
 	}
-	return nil, weir.Scope{}, false
+	return nil, admin.Scope{}, false
 }
 
 // layer is a set of limits that apply, and the scope they come from.
 type layer struct {
-	scope  weir.Scope
+	scope  admin.Scope
 	limits []weir.Limit
 }
 
 func (l layer) name() string {
-	if l.scope == (weir.Scope{}) {
+	if l.scope == (admin.Scope{}) {
 		return "the system defaults"
 	}
 	return Key{Scope: l.scope}.String()
 }
 
-func (w world) layer(sc weir.Scope) layer { return layer{sc, w[sc]} }
+func (w world) layer(sc admin.Scope) layer { return layer{sc, w[sc]} }
 
 // below returns the limits that apply if a scope has none. For an entity's default limits these depend on the
 // resource, so there may be several layers, the system's first.
-func (w world) below(sc weir.Scope) []layer {
+func (w world) below(sc admin.Scope) []layer {
 	general := func(resource string) layer {
-		if l := w.layer(weir.Scope{Resource: resource}); len(l.limits) > 0 {
+		if l := w.layer(admin.Scope{Resource: resource}); len(l.limits) > 0 {
 			return l
 		}
-		return w.layer(weir.Scope{})
+		return w.layer(admin.Scope{})
 	}
 	switch {
-	case sc == weir.Scope{}:
+	case sc == admin.Scope{}:
 		return []layer{{}}
 	case sc.Entity == "":
-		return []layer{w.layer(weir.Scope{})}
+		return []layer{w.layer(admin.Scope{})}
 	case sc.Resource != "":
-		if l := w.layer(weir.Scope{Entity: sc.Entity}); len(l.limits) > 0 {
+		if l := w.layer(admin.Scope{Entity: sc.Entity}); len(l.limits) > 0 {
 			return []layer{l}
 		}
 		return []layer{general(sc.Resource)}
 	}
-	all := []layer{w.layer(weir.Scope{})}
+	all := []layer{w.layer(admin.Scope{})}
 	for other, ls := range w {
 		if other.Entity == "" && other.Resource != "" &&
-			len(w[weir.Scope{Entity: sc.Entity, Resource: other.Resource}]) == 0 {
+			len(w[admin.Scope{Entity: sc.Entity, Resource: other.Resource}]) == 0 {
 			all = append(all, layer{other, ls})
 		}
 	}

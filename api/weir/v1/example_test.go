@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
@@ -100,7 +101,7 @@ func serve() (address string, stop func()) {
 	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
 	must(err)
 	ctx, cancel := context.WithCancel(context.Background())
-	must(lim.SetLimits(ctx, weir.Scope{Resource: "gpt-4"}, weir.PerHour("rpm", 60), weir.PerHour("tpm", 50_000)))
+	must(admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "gpt-4"}, weir.PerHour("rpm", 60), weir.PerHour("tpm", 50_000)))
 	srv, err := grpcapi.New(grpcapi.Config{Config: decide.Config{Limiter: lim}})
 	must(err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

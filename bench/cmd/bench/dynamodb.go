@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/bench/internal/requests"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store/dynamodb"
@@ -112,7 +113,7 @@ func onDynamo(e *env, client *counted, n int, limit weir.Limit) ([]*weir.Limiter
 		}
 		e.defers(lims[i].Close)
 	}
-	return lims, lims[0].SetLimits(e.ctx, weir.Scope{}, limit)
+	return lims, admin.New(lims[0]).Limits.Set(e.ctx, admin.Scope{}, limit)
 }
 
 // touchAll uses every key twice, concurrently: the first use creates its bucket, the second one knows it.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -194,11 +195,13 @@ func acquireCommit(e *env) (work, error) {
 		return nil, err
 	}
 	ctx, ks := e.ctx, uniform(100)
-	if err := lim.CreateEntity(ctx, weir.Entity{ID: "project"}); err != nil {
+	if err := admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "project"}); err != nil {
 		return nil, err
 	}
 	for _, id := range ks.ids {
-		if err := lim.CreateEntity(ctx, weir.Entity{ID: id, Parent: "project", Cascade: true}); err != nil {
+		if err := admin.New(lim).Entities.Create(ctx, admin.Entity{
+			ID: id, Parent: "project", Cascade: true,
+		}); err != nil {
 			return nil, err
 		}
 	}

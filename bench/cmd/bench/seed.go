@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -16,5 +17,5 @@ func limiter(e *env, st store.Store, cfg weir.Config, limits ...weir.Limit) (*we
 		return nil, err
 	}
 	e.defers(lim.Close)
-	return lim, lim.SetLimits(e.ctx, weir.Scope{}, limits...)
+	return lim, admin.New(lim).Limits.Set(e.ctx, admin.Scope{}, limits...)
 }

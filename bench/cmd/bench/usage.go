@@ -60,7 +60,7 @@ func rankUsage() (r ranked, err error) {
 		return r, errors.Join(err, st.Close())
 	}
 	defer func() { err = errors.Join(err, lim.Close()) }()
-	if err := lim.SetLimits(ctx, weir.Scope{}, weir.PerDay("rpd", 1000)); err != nil {
+	if err := admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerDay("rpd", 1000)); err != nil {
 		return r, err
 	}
 	for i := range rankedEntities {

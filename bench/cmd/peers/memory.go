@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -99,7 +100,7 @@ func askWeir(e *env, _ int) (func(context.Context, string) error, error) {
 		return nil, err
 	}
 	e.defers(lim.Close)
-	err = lim.SetLimits(e.ctx, weir.Scope{}, weir.PerSecond("rps", 1_000_000).WithBurst(weir.MaxTokens))
+	err = admin.New(lim).Limits.Set(e.ctx, admin.Scope{}, weir.PerSecond("rps", 1_000_000).WithBurst(weir.MaxTokens))
 	return func(ctx context.Context, id string) error {
 		_, err := lim.Allow(ctx, id, "api")
 		return err

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/weirlimits/weir/admin"
 )
 
 // A probe tests whether a limiter limits correctly. Each contender is tested once.
@@ -127,7 +129,7 @@ func raceProbe() probe {
 				return lim.Allow(ctx, id, "api")
 			})
 		}
-		return askers, lims[0].SetLimits(e.ctx, drained.scope, drained.limit(tokens))
+		return askers, admin.New(lims[0]).Limits.Set(e.ctx, drained.scope, drained.limit(tokens))
 	})
 	p.subjects = append(p.subjects, subject{"zae-limiter", func(e *env) (finding, error) {
 		tokens, asks := size(e)

@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 const day = 24 * time.Hour
 
 // drained is a limit that does not refill while a probe runs.
 var drained = struct {
-	scope weir.Scope
+	scope admin.Scope
 	limit func(tokens int) weir.Limit
 }{
-	weir.Scope{Resource: "api"},
+	admin.Scope{Resource: "api"},
 	func(tokens int) weir.Limit { return weir.PerDay("rpm", 1).WithBurst(int64(tokens)) },
 }
 
@@ -48,11 +49,13 @@ func weirFamily(e *env, own, parents int, children ...string) (*weir.Limiter, er
 		return nil, err
 	}
 	err = errors.Join(
-		lim.SetLimits(e.ctx, drained.scope, drained.limit(own)),
-		lim.CreateEntity(e.ctx, weir.Entity{ID: "tenant"}),
-		lim.SetLimits(e.ctx, weir.Scope{Entity: "tenant", Resource: "api"}, drained.limit(parents)))
+		admin.New(lim).Limits.Set(e.ctx, drained.scope, drained.limit(own)),
+		admin.New(lim).Entities.Create(e.ctx, admin.Entity{ID: "tenant"}),
+		admin.New(lim).Limits.Set(e.ctx, admin.Scope{Entity: "tenant", Resource: "api"}, drained.limit(parents)))
 	for _, id := range children {
-		err = errors.Join(err, lim.CreateEntity(e.ctx, weir.Entity{ID: id, Parent: "tenant", Cascade: true}))
+		err = errors.Join(
+			err, admin.New(lim).Entities.Create(e.ctx, admin.Entity{ID: id, Parent: "tenant", Cascade: true}),
+		)
 	}
 	return lim, err
 }

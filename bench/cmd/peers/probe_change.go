@@ -75,7 +75,7 @@ func skewProbe() probe {
 					return finding{}, err
 				}
 				if now != nil {
-					err = lim.SetLimits(e.ctx, drained.scope, quota{size(e), every}.limit())
+					err = admin.New(lim).Limits.Set(e.ctx, drained.scope, quota{size(e), every}.limit())
 				}
 				if err != nil {
 					return finding{}, err
@@ -120,10 +120,10 @@ func loweredProbe() probe {
 			if err != nil {
 				return finding{}, err
 			}
-			scope := weir.Scope{Entity: "alice", Resource: "api"}
-			err = lim.SetLimits(e.ctx, scope, drained.limit(was))
+			scope := admin.Scope{Entity: "alice", Resource: "api"}
+			err = admin.New(lim).Limits.Set(e.ctx, scope, drained.limit(was))
 			try(e.ctx, one(lim), "alice", 1)
-			err = errors.Join(err, lim.SetLimits(e.ctx, scope, drained.limit(now)))
+			err = errors.Join(err, admin.New(lim).Limits.Set(e.ctx, scope, drained.limit(now)))
 			return judge(try(e.ctx, one(lim), "alice", asks)), err
 		}},
 		{"zae-limiter", func(e *env) (finding, error) {
@@ -201,7 +201,7 @@ func weirUsage(e *env, entities, asks int, extra int64) (int, error) {
 		return 0, err
 	}
 	e.defers(lim.Close)
-	if err := lim.SetLimits(e.ctx, drained.scope, weir.PerMinute("rpm", 1_000_000)); err != nil {
+	if err := admin.New(lim).Limits.Set(e.ctx, drained.scope, weir.PerMinute("rpm", 1_000_000)); err != nil {
 		return 0, err
 	}
 	began := time.Now()

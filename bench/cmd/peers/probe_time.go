@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -41,14 +42,14 @@ func timeSubjects() []timeSubject {
 				return nil, err
 			}
 			e.defers(lim.Close)
-			return one(lim), lim.SetLimits(e.ctx, drained.scope, q.limit())
+			return one(lim), admin.New(lim).Limits.Set(e.ctx, drained.scope, q.limit())
 		}},
 		{"weir on DynamoDB", timeBurst, func(e *env) (asker, error) {
 			lim, err := single(e)
 			if err != nil {
 				return nil, err
 			}
-			return one(lim), lim.SetLimits(e.ctx, drained.scope, q.limit())
+			return one(lim), admin.New(lim).Limits.Set(e.ctx, drained.scope, q.limit())
 		}},
 		{"x/time/rate", timeBurst, func(*env) (asker, error) {
 			lim := rate.NewLimiter(timeRate, timeBurst)

@@ -13,6 +13,7 @@ import (
 	goredisstore "github.com/throttled/throttled/v2/store/goredisstore.v9"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/bench/internal/measure"
 	"github.com/weirlimits/weir/internal/testkit/redistest"
 	"github.com/weirlimits/weir/store/redis"
@@ -61,7 +62,7 @@ func weirRedis(e *env, addr string, q quota) (asker, error) {
 	}
 	e.defers(lim.Close)
 	return func(ctx context.Context, id string) (bool, error) { return lim.Allow(ctx, id, "api") },
-		lim.SetLimits(e.ctx, weir.Scope{Resource: "api"}, q.limit())
+		admin.New(lim).Limits.Set(e.ctx, admin.Scope{Resource: "api"}, q.limit())
 }
 
 func redisClient(e *env, addr string) *goredis.Client {

@@ -12,6 +12,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/bench/internal/measure"
 	"github.com/weirlimits/weir/bench/internal/requests"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
@@ -135,7 +136,7 @@ func weirShape(s shape) func(*env) (drive, error) {
 			limits = []weir.Limit{weir.PerDay("rpm", 1)}
 		}
 		for _, l := range []*weir.Limiter{lim, counted} {
-			if err := l.SetLimits(e.ctx, weir.Scope{Resource: "api"}, limits...); err != nil {
+			if err := admin.New(l).Limits.Set(e.ctx, admin.Scope{Resource: "api"}, limits...); err != nil {
 				return nil, err
 			}
 		}
@@ -190,14 +191,16 @@ func weirEntities(e *env, lim *weir.Limiter, s shape, round int) ([]string, erro
 	ids := make([]string, s.Entities)
 	parent := fmt.Sprintf("r%d-parent", round)
 	if s.Cascade {
-		if err := lim.CreateEntity(e.ctx, weir.Entity{ID: parent}); err != nil {
+		if err := admin.New(lim).Entities.Create(e.ctx, admin.Entity{ID: parent}); err != nil {
 			return nil, err
 		}
 	}
 	for i := range ids {
 		ids[i] = fmt.Sprintf("r%d-%d", round, i)
 		if s.Cascade {
-			if err := lim.CreateEntity(e.ctx, weir.Entity{ID: ids[i], Parent: parent, Cascade: true}); err != nil {
+			if err := admin.New(lim).Entities.Create(e.ctx, admin.Entity{
+				ID: ids[i], Parent: parent, Cascade: true,
+			}); err != nil {
 				return nil, err
 			}
 		}

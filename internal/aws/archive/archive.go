@@ -18,14 +18,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 )
 
 // Event is one line of the archive.
 type Event struct {
 	Namespace string `json:"namespace"` // the opaque ID; "_" for events about namespaces and secrets
-	weir.AuditEvent
+	admin.AuditEvent
 }
 
 // Putter is a place where objects are written.

@@ -19,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/aws/archive"
 	"github.com/weirlimits/weir/internal/aws/archive/s3bucket"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
@@ -182,12 +183,12 @@ func newTable(t *testing.T) (*dynamotest.Fake, *weir.Limiter, *dynamodb.Store) {
 func TestReadBack(t *testing.T) {
 	t.Parallel()
 	fake, lim, st := newTable(t)
-	ctx := weir.WithPrincipal(t.Context(), "ann")
-	for _, scope := range []weir.Scope{{}, {Resource: "a/b#c%"}, {Entity: "eve", Resource: "r"}} {
-		must(t, lim.SetLimits(ctx, scope, weir.PerMinute("rpm", 7)))
+	ctx := admin.WithPrincipal(t.Context(), "ann")
+	for _, scope := range []admin.Scope{{}, {Resource: "a/b#c%"}, {Entity: "eve", Resource: "r"}} {
+		must(t, admin.New(lim).Limits.Set(ctx, scope, weir.PerMinute("rpm", 7)))
 	}
-	must(t, lim.DeleteLimits(ctx, weir.Scope{Resource: "a/b#c%"}))
-	page, err := lim.Audit(ctx, weir.AuditQuery{})
+	must(t, admin.New(lim).Limits.Delete(ctx, admin.Scope{Resource: "a/b#c%"}))
+	page, err := admin.New(lim).Audit.List(ctx, admin.AuditQuery{})
 	must(t, err)
 
 	var records []events.DynamoDBEventRecord
@@ -220,7 +221,7 @@ func TestReadBack(t *testing.T) {
 	}
 	got, err := archive.Read(ctx, dir, archive.Query{Namespace: weir.DefaultNamespace})
 	must(t, err)
-	if want := mustJSON(t, page.Events); mustJSON(t, strip(got)) != want {
+	if want := mustJSON(t, page.Items); mustJSON(t, strip(got)) != want {
 		t.Errorf("read %s\nwant %s", mustJSON(t, got), want)
 	}
 	if n, err := archive.Live(ctx, st, dir, weir.DefaultNamespace, time.Now().Add(time.Minute)); n != 0 || err != nil {
@@ -231,8 +232,8 @@ func TestReadBack(t *testing.T) {
 	}
 }
 
-func strip(all []archive.Event) []weir.AuditEvent {
-	var out []weir.AuditEvent
+func strip(all []archive.Event) []admin.AuditEvent {
+	var out []admin.AuditEvent
 	for _, e := range all {
 		out = append(out, e.AuditEvent)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
@@ -117,7 +118,7 @@ func (p *Provisioner) request(ctx context.Context, event []byte) (Answer, error)
 			return a, err
 		}
 	}
-	ctx = weir.WithPrincipal(ctx, "lambda:"+cmp.Or(r.By, "unknown"))
+	ctx = admin.WithPrincipal(ctx, "lambda:"+cmp.Or(r.By, "unknown"))
 	return a, p.with(ctx, func(lim *weir.Limiter) error { return r.run(ctx, lim, ms, &a) })
 }
 

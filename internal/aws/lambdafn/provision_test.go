@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/aws/lambdafn"
 )
 
@@ -24,7 +25,7 @@ func TestPlanAndApply(t *testing.T) {
 	b := setup(t)
 	_, text := b.ask(`{"action": "plan", "manifest": ` + tenant + `}`)
 	golden(t, "planned.json", text)
-	if _, err := b.lim.NamespaceByName(t.Context(), "tenant-alpha"); !errors.Is(err, weir.ErrNotFound) {
+	if _, err := admin.New(b.lim).Namespaces.Get(t.Context(), "tenant-alpha"); !errors.Is(err, weir.ErrNotFound) {
 		t.Fatalf("a plan made the namespace: %v", err)
 	}
 	_, text = b.ask(`{"action": "apply", "by": "ci", "manifest": ` + tenant + `}`)
@@ -33,10 +34,10 @@ func TestPlanAndApply(t *testing.T) {
 	golden(t, "again.json", text)
 	_, text = b.ask(`{"action": "apply", "manifest": {"namespace": "tenant-alpha"}}`)
 	golden(t, "removed.json", text)
-	revs, err := b.lim.In("tenant-alpha").Revisions(t.Context(), weir.RevisionQuery{Manifest: "default"})
+	revs, err := admin.New(b.lim.In("tenant-alpha")).Manifests.Revisions(t.Context(), admin.RevisionQuery{Manifest: "default"})
 	must(t, err)
-	if n := len(revs.Revisions); n != 2 || revs.Revisions[1].By != "lambda:ci" {
-		t.Errorf("revisions %+v", revs.Revisions)
+	if n := len(revs.Items); n != 2 || revs.Items[1].By != "lambda:ci" {
+		t.Errorf("revisions %+v", revs.Items)
 	}
 }
 
@@ -88,7 +89,7 @@ func TestSaved(t *testing.T) {
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	must(t, b.lim.SetLimits(t.Context(), weir.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 7)))
+	must(t, admin.New(b.lim).Limits.Set(t.Context(), admin.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 7)))
 	const payload = `{"action": "apply", "manifest": {"namespace": "default", "resources": {"gpt-4": {"limits": {"rpm": {"capacity": 9}}}}}`
 	if a, text := b.ask(payload + `}`); a.Status != lambdafn.Failed || !strings.Contains(text, "adopt") || a.Changes[0].Action != "adopt" {
 		t.Fatal(text)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
@@ -143,7 +144,7 @@ func (ev *resourceEvent) current() string {
 }
 
 func (p *Provisioner) lifecycle(ctx context.Context, ev *resourceEvent) *response {
-	ctx = weir.WithPrincipal(ctx, ev.owner())
+	ctx = admin.WithPrincipal(ctx, ev.owner())
 	switch ev.RequestType {
 	case "Create", "Update":
 		return p.set(ctx, ev)
@@ -262,17 +263,17 @@ func (ev *resourceEvent) mayOwn(plan *manifest.Plan, fresh bool) error {
 }
 
 // known returns the revision that this event already applied, if any.
-func known(ctx context.Context, lim *weir.Limiter, ev *resourceEvent, name string) (weir.Revision, error) {
-	page, err := lim.Revisions(ctx, weir.RevisionQuery{Manifest: name})
+func known(ctx context.Context, lim *weir.Limiter, ev *resourceEvent, name string) (admin.Revision, error) {
+	page, err := admin.New(lim).Manifests.Revisions(ctx, admin.RevisionQuery{Manifest: name})
 	if errors.Is(err, weir.ErrNotFound) {
-		return weir.Revision{}, nil
+		return admin.Revision{}, nil
 	}
-	for _, rev := range page.Revisions {
+	for _, rev := range page.Items {
 		if rev.Summary == ev.summary() && rev.By == ev.owner() {
 			return rev, nil
 		}
 	}
-	return weir.Revision{}, err
+	return admin.Revision{}, err
 }
 
 // remove deletes what the resource declared, if the resource still owns it. Deleting what never existed succeeds.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 const (
@@ -94,11 +95,11 @@ func TestFailedItems(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
-	_, err := b.lim.CreateNamespace(ctx, "tenant-alpha")
+	_, err := admin.New(b.lim).Namespaces.Create(ctx, "tenant-alpha")
 	must(t, err)
 	alpha := b.lim.In("tenant-alpha")
-	must(t, alpha.SetLimits(ctx, weir.Scope{}, weir.PerMinute("rpm", 7)))
-	must(t, alpha.SetLimits(ctx, weir.Scope{Entity: "team", Resource: "gpt-4"}, weir.PerMinute("rpm", 7)))
+	must(t, admin.New(alpha).Limits.Set(ctx, admin.Scope{}, weir.PerMinute("rpm", 7)))
+	must(t, admin.New(alpha).Limits.Set(ctx, admin.Scope{Entity: "team", Resource: "gpt-4"}, weir.PerMinute("rpm", 7)))
 	before := b.live("tenant-alpha")
 	pr := properties(t, first)
 	id := wants(t, b.send(b.event("Create", "1", pr)), "FAILED", "system exists and no manifest manages it: remove it from the manifest, or set the property Adopt: true to adopt such records; entity team on gpt-4 exists")
@@ -117,11 +118,11 @@ func TestFailedItems(t *testing.T) {
 	id = wants(t, b.send(b.event("Create", "4", pr)), "SUCCESS", "")
 
 	// An entity whose child was added by hand stays, and everything else is deleted.
-	must(t, alpha.CreateEntity(ctx, weir.Entity{ID: "bob", Parent: "ann"}))
+	must(t, admin.New(alpha).Entities.Create(ctx, admin.Entity{ID: "bob", Parent: "ann"}))
 	ev = b.event("Delete", "5", pr)
 	ev.PhysicalResourceID = id
 	wants(t, b.send(ev), "FAILED", "bob")
-	must(t, alpha.DeleteEntity(ctx, "bob", weir.DeleteOptions{}))
+	must(t, admin.New(alpha).Entities.Delete(ctx, "bob", admin.DeleteOptions{}))
 	wants(t, b.send(ev), "SUCCESS", "")
 }
 

@@ -130,7 +130,7 @@ func TestAggregatePolicy(t *testing.T) {
 	for booked := 0; booked == 0 && ctx.Err() == nil; { // real time: the stream is an engine's
 		page, err := admin.New(lim).Usage.Windows(ctx, admin.UsageQuery{By: admin.ByNamespace, Window: admin.Hourly})
 		must(t, err)
-		booked = len(page.Windows)
+		booked = len(page.Items)
 	}
 	stop()
 	running.Wait()

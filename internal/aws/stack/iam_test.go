@@ -146,9 +146,9 @@ func (tb *tableOf) prepare(lim *weir.Limiter) {
 	tb.t.Helper()
 	ctx := tb.t.Context()
 	must(tb.t,
-		lim.SetLimits(ctx, weir.Scope{}, weir.PerDay("rpm", 1000)),
-		lim.CreateEntity(ctx, weir.Entity{ID: "org"}),
-		lim.CreateEntity(ctx, weir.Entity{ID: "key", Parent: "org", Cascade: true}),
+		admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerDay("rpm", 1000)),
+		admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "org"}),
+		admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "key", Parent: "org", Cascade: true}),
 	)
 }
 
@@ -188,10 +188,10 @@ func TestAcquirePolicy(t *testing.T) {
 func TestTenantPolicies(t *testing.T) {
 	t.Parallel()
 	tb := newTable(t)
-	admin := tb.limiter(tb.direct, weir.Config{})
-	var spaces [2]weir.Namespace
+	owner := tb.limiter(tb.direct, weir.Config{})
+	var spaces [2]admin.Namespace
 	for i, name := range []string{"one", "two"} {
-		ns, err := admin.CreateNamespace(t.Context(), name)
+		ns, err := admin.New(owner).Namespaces.Create(t.Context(), name)
 		must(t, err)
 		spaces[i] = ns
 	}
@@ -250,21 +250,21 @@ func look(t *testing.T, lim *weir.Limiter) {
 	t.Helper()
 	ctx := t.Context()
 	parts.Of(lim).Policies.Expire()
-	_, err := lim.Entity(ctx, "key")
+	_, err := admin.New(lim).Entities.Get(ctx, "key")
 	must(t, err)
-	_, err = lim.Entities(ctx, weir.EntityQuery{})
+	_, err = admin.New(lim).Entities.List(ctx, admin.EntityQuery{})
 	must(t, err)
-	_, err = lim.Entities(ctx, weir.EntityQuery{Parent: "org"})
+	_, err = admin.New(lim).Entities.List(ctx, admin.EntityQuery{Parent: "org"})
 	must(t, err)
-	_, err = lim.Limits(ctx, weir.Scope{})
+	_, err = admin.New(lim).Limits.Get(ctx, admin.Scope{})
 	must(t, err)
-	_, err = lim.ListLimits(ctx, weir.LimitsQuery{Resource: "api"})
+	_, err = admin.New(lim).Limits.List(ctx, admin.LimitsQuery{Resource: "api"})
 	must(t, err)
-	_, err = lim.Buckets(ctx, weir.BucketQuery{})
+	_, err = admin.New(lim).Buckets.List(ctx, admin.BucketQuery{})
 	must(t, err)
-	_, err = lim.Bucket(ctx, "key", "api")
+	_, err = admin.New(lim).Buckets.Get(ctx, "key", "api")
 	must(t, err)
-	_, err = lim.Audit(ctx, weir.AuditQuery{})
+	_, err = admin.New(lim).Audit.List(ctx, admin.AuditQuery{})
 	must(t, err)
 	_, err = lim.Explain(ctx, weir.Request{Entity: "key", Resource: "api", Tokens: weir.Tokens{"rpm": 1}})
 	must(t, err)
@@ -272,7 +272,7 @@ func look(t *testing.T, lim *weir.Limiter) {
 	must(t, err)
 	_, err = admin.New(lim).Usage.Windows(ctx, admin.UsageQuery{Window: admin.Hourly, By: admin.ByEntity, Entity: "key"})
 	must(t, err)
-	_, err = lim.Revisions(ctx, weir.RevisionQuery{Manifest: "m"})
+	_, err = admin.New(lim).Manifests.Revisions(ctx, admin.RevisionQuery{Manifest: "m"})
 	must(t, err)
 }
 
@@ -281,16 +281,16 @@ func configure(t *testing.T, lim *weir.Limiter) {
 	t.Helper()
 	ctx := t.Context()
 	must(t,
-		lim.SetLimits(ctx, weir.Scope{Resource: "api"}, weir.PerDay("rpm", 10)),
-		lim.SetLimits(ctx, weir.Scope{Entity: "key", Resource: "api"}, weir.PerDay("rpm", 10)),
-		lim.SetOnUnavailable(ctx, weir.Scope{}, weir.OnUnavailableAllow),
-		lim.ResetBucket(ctx, "key", "api"),
-		lim.DeleteLimits(ctx, weir.Scope{Resource: "api"}),
+		admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "api"}, weir.PerDay("rpm", 10)),
+		admin.New(lim).Limits.Set(ctx, admin.Scope{Entity: "key", Resource: "api"}, weir.PerDay("rpm", 10)),
+		admin.New(lim).Limits.SetOnUnavailable(ctx, admin.Scope{}, weir.OnUnavailableAllow),
+		admin.New(lim).Buckets.Reset(ctx, "key", "api"),
+		admin.New(lim).Limits.Delete(ctx, admin.Scope{Resource: "api"}),
 	)
-	lock, err := lim.LockManifest(ctx, "m", time.Minute)
+	lock, err := admin.New(lim).Manifests.Lock(ctx, "m", time.Minute)
 	must(t, err)
 	must(t, lock.Release(ctx))
-	_, err = lim.UpdateEntity(ctx, "key", weir.EntityUpdate{Name: aws.String("Key")})
+	_, err = admin.New(lim).Entities.Update(ctx, "key", admin.EntityUpdate{Name: aws.String("Key")})
 	must(t, err)
-	must(t, lim.DeleteEntity(ctx, "key", weir.DeleteOptions{}))
+	must(t, admin.New(lim).Entities.Delete(ctx, "key", admin.DeleteOptions{}))
 }

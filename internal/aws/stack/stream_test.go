@@ -13,6 +13,7 @@ import (
 	streamtypes "github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/aws/stack"
 	"github.com/weirlimits/weir/internal/testkit/cloudtest"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
@@ -102,7 +103,7 @@ func TestFilters(t *testing.T) {
 	decide(t, lim, "key")
 	must(t, lim.Close())
 	lim = tb.limiter(tb.direct, weir.Config{})
-	_, err := lim.CreateNamespace(t.Context(), "tenant")
+	_, err := admin.New(lim).Namespaces.Create(t.Context(), "tenant")
 	must(t, err)
 	configure(t, lim)
 	tb.dropAudit()

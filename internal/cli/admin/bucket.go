@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
@@ -126,7 +127,7 @@ Items are never merged.`,
 			if !ok {
 				return kit.Usagef("only buckets in DynamoDB are split")
 			}
-			ns, err := lim.NamespaceByName(ctx, lim.Namespace())
+			ns, err := admin.New(lim).Namespaces.Get(ctx, lim.Namespace())
 			if err != nil {
 				return err
 			}

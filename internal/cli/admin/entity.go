@@ -6,12 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 )
 
-var entity = kit.Columns([]kit.Column[weir.Entity]{
+var entity = kit.Columns([]kit.Column[admin.Entity]{
 	{Name: "id"}, {Name: "name"}, {Name: "parent"}, {Name: "cascade"}, {Name: "created"}, {Name: "metadata", Long: true},
 })
 

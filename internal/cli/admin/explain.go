@@ -51,7 +51,7 @@ func printExplanation(a *kit.Run, x *weir.Explanation) {
 	if text := bindingText(a, x); text != "" {
 		a.Out.Println(text)
 	}
-	revisions := make(map[string]weir.Revision)
+	revisions := make(map[string]weir.ExplainedManifest)
 	for _, r := range x.Manifests {
 		revisions[r.Manifest] = r
 	}
@@ -131,7 +131,7 @@ func bindingText(a *kit.Run, x *weir.Explanation) string {
 }
 
 // printExplained prints one entity of the chain: its id, the levels searched for limits, and the limits that apply.
-func printExplained(a *kit.Run, x *weir.Explanation, at int, revisions map[string]weir.Revision) {
+func printExplained(a *kit.Run, x *weir.Explanation, at int, revisions map[string]weir.ExplainedManifest) {
 	n := &x.Chain[at]
 	head, line := "", "│ "
 	if at > 0 {
@@ -169,7 +169,7 @@ func printExplained(a *kit.Run, x *weir.Explanation, at int, revisions map[strin
 	}
 }
 
-func entityText(n *weir.ExplainedEntity, revisions map[string]weir.Revision) string {
+func entityText(n *weir.ExplainedEntity, revisions map[string]weir.ExplainedManifest) string {
 	text := "never created"
 	if n.Exists {
 		text = "created"
@@ -186,7 +186,7 @@ func entityText(n *weir.ExplainedEntity, revisions map[string]weir.Revision) str
 	return text
 }
 
-func manifestText(name string, revisions map[string]weir.Revision) string {
+func manifestText(name string, revisions map[string]weir.ExplainedManifest) string {
 	r, ok := revisions[name]
 	if !ok {
 		return "manifest " + term.Clean(name)
@@ -202,7 +202,7 @@ func manifestText(name string, revisions map[string]weir.Revision) string {
 
 // levelText describes what was found at a level.
 func levelText(
-	x *weir.Explanation, n *weir.ExplainedEntity, l weir.ExplainedLevel, revisions map[string]weir.Revision,
+	x *weir.Explanation, n *weir.ExplainedEntity, l weir.ExplainedLevel, revisions map[string]weir.ExplainedManifest,
 ) string {
 	resource := term.Clean(x.Resource)
 	what := map[weir.Source]string{

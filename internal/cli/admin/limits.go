@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/term"
@@ -79,7 +80,7 @@ func SystemCmd(r *kit.Run) *cobra.Command {
 type systemSettings struct {
 	Limits        []weir.Limit        `json:"limits" flag:"limit,l"`
 	OnUnavailable *weir.OnUnavailable `json:"on_unavailable" values:"deny,allow,local,default"`
-	NearLimit     *weir.Thresholds    `json:"near_limit"`
+	NearLimit     *admin.Thresholds   `json:"near_limit"`
 }
 
 func setSystem(r *kit.Run) *cobra.Command {

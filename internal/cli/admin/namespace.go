@@ -5,12 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 )
 
-var namespace = kit.Columns([]kit.Column[weir.Namespace]{
+var namespace = kit.Columns([]kit.Column[admin.Namespace]{
 	{Name: "name"}, {Name: "id"}, {Name: "created"}, {Name: "deleted"},
 })
 

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/cli/term"
 	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
@@ -131,5 +132,5 @@ func As(ctx context.Context) context.Context {
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		name = u.Username
 	}
-	return weir.WithPrincipal(ctx, name)
+	return admin.WithPrincipal(ctx, name)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/term"
 	"github.com/weirlimits/weir/internal/lab/replay"
@@ -73,7 +74,7 @@ func (q *replayFlags) check() error {
 	if len(q.Limits) == 0 {
 		return kit.Usagef("no limit is given: add -l name:amount/period, such as -l rpm:100/min")
 	}
-	if err := (&weir.ScopedLimits{Limits: q.Limits}).Validate(); err != nil {
+	if err := (&admin.ScopedLimits{Limits: q.Limits}).Validate(); err != nil {
 		return err
 	}
 	for limit, field := range q.Tokens {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/cli/term"
@@ -220,7 +221,7 @@ func applyPlans(
 		defer progress.done()
 		opts := manifest.ApplyOptions{
 			Adopt: true, Keep: flags.Keep, Rate: flags.Rate, Summary: summary, Progress: progress.update,
-			Wait: time.Minute, Waiting: func(held *weir.LockedError) {
+			Wait: time.Minute, Waiting: func(held *admin.LockedError) {
 				a.Err.Println(
 					fmt.Sprintf(
 						"waiting for %s, who is applying the same manifest, until %s at the latest", held.By,

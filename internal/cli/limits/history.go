@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
@@ -21,9 +22,9 @@ type historyQuery struct {
 	api.Page
 }
 
-var revision = kit.Columns([]kit.Column[weir.Revision]{
+var revision = kit.Columns([]kit.Column[admin.Revision]{
 	{Name: "revision"}, {Name: "at"}, {Name: "by"}, {Name: "summary", Cut: true},
-	{Name: "hash", Of: func(r *weir.Revision) any { return shortHash(r.Hash) }},
+	{Name: "hash", Of: func(r *admin.Revision) any { return shortHash(r.Hash) }},
 })
 
 func history(r *kit.Run) *cobra.Command {
@@ -65,7 +66,7 @@ manifest file does not change: applying it again undoes the rollback.`,
 		Example: "  weir limits rollback 3",
 	}, func(ctx context.Context, q *rollbackRequest) error {
 		return r.With(stores.Existing, func(lim *weir.Limiter) error {
-			_, text, err := lim.Revision(ctx, q.Manifest, q.Revision)
+			_, text, err := admin.New(lim).Manifests.Revision(ctx, q.Manifest, q.Revision)
 			if err != nil {
 				return err
 			}

@@ -195,8 +195,8 @@ func usageOf(lim *weir.Limiter, began time.Time) func(context.Context) ([]tallie
 			return nil, err
 		}
 		sum, debited := make([]tallied, 1), false
-		for i := range page.Windows {
-			w := &page.Windows[i]
+		for i := range page.Items {
+			w := &page.Items[i]
 			sum[0].decided += w.Requests + w.Refused
 			sum[0].refused += w.Refused
 			debited = debited || admin.Spent(*w)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -45,7 +46,7 @@ func TestGateNeedsRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = lim.Close() })
-			if err := lim.SetLimits(t.Context(), weir.Scope{Resource: "api"}, weir.PerHour("rph", 9)); err != nil {
+			if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{Resource: "api"}, weir.PerHour("rph", 9)); err != nil {
 				t.Fatal(err)
 			}
 			g := &refusals{threshold: 0.5, read: usageOf(lim, time.Now())}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/fleet/cells"
 	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/store/memory"
@@ -41,7 +42,7 @@ func newLimited(t *testing.T, reg cells.Registry, name string, whole ...bool) li
 	if len(whole) == 0 {
 		parts.Of(lim).Policies.Use(agent, nil)
 	}
-	if err := lim.SetLimits(t.Context(), weir.Scope{}, weir.PerSecond("rps", 100)); err != nil {
+	if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerSecond("rps", 100)); err != nil {
 		t.Fatal(err)
 	}
 	if err := agent.Start(t.Context()); err != nil {

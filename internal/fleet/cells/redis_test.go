@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/fleet/cells"
 	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/testkit/redistest"
@@ -85,7 +86,7 @@ func TestCellOnRedis(t *testing.T) {
 	}
 	agent1, lim1 := start("a", onRedis())
 	agent2, lim2 := start("a", onRedis())
-	if err := lim1.SetLimits(t.Context(), weir.Scope{}, weir.PerDay("rpd", 120)); err != nil {
+	if err := admin.New(lim1).Limits.Set(t.Context(), admin.Scope{}, weir.PerDay("rpd", 120)); err != nil {
 		t.Fatal(err)
 	}
 	until(cells.Whole, agent1, agent2)

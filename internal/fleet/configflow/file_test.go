@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/internal/policy/lastgood"
 	"github.com/weirlimits/weir/store"
@@ -34,14 +35,14 @@ func TestStartWithoutStore(t *testing.T) {
 		r, file := newRemote(t), filepath.Join(t.TempDir(), "known")
 		a := r.start(t, "")
 		a.set("", 10)
-		if err := a.SetOnUnavailable(t.Context(), weir.Scope{}, weir.OnUnavailableAllow); err != nil {
+		if err := admin.New(a.Limiter).Limits.SetOnUnavailable(t.Context(), admin.Scope{}, weir.OnUnavailableAllow); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.CreateNamespace(t.Context(), "tenant"); err != nil {
+		if _, err := admin.New(a.Limiter).Namespaces.Create(t.Context(), "tenant"); err != nil {
 			t.Fatal(err)
 		}
 		tenant := a.In("tenant")
-		if err := errors.Join(tenant.SetLimits(t.Context(), weir.Scope{}, weir.PerMinute("rpm", 5)), tenant.SetOnUnavailable(t.Context(), weir.Scope{}, weir.OnUnavailableAllow)); err != nil {
+		if err := errors.Join(admin.New(tenant).Limits.Set(t.Context(), admin.Scope{}, weir.PerMinute("rpm", 5)), admin.New(tenant).Limits.SetOnUnavailable(t.Context(), admin.Scope{}, weir.OnUnavailableAllow)); err != nil {
 			t.Fatal(err)
 		}
 		first := r.start(t, file)

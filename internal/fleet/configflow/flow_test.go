@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -51,10 +52,10 @@ func TestPollRegistry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRemote(t)
 		a, b := r.start(t, ""), r.start(t, "")
-		if _, err := a.CreateNamespace(t.Context(), "tenant"); err != nil {
+		if _, err := admin.New(a.Limiter).Namespaces.Create(t.Context(), "tenant"); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.In("tenant").SetLimits(t.Context(), weir.Scope{}, weir.PerMinute("rpm", 5)); err != nil {
+		if err := admin.New(a.In("tenant")).Limits.Set(t.Context(), admin.Scope{}, weir.PerMinute("rpm", 5)); err != nil {
 			t.Fatal(err)
 		}
 		take := func() error {
@@ -65,7 +66,7 @@ func TestPollRegistry(t *testing.T) {
 		if err := take(); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.DeleteNamespace(t.Context(), "tenant"); err != nil {
+		if err := admin.New(a.Limiter).Namespaces.Delete(t.Context(), "tenant"); err != nil {
 			t.Fatal(err)
 		}
 		if err := take(); err != nil { // no notification has arrived
@@ -193,7 +194,7 @@ func TestStoreAway(t *testing.T) {
 		r := newRemote(t)
 		a, b := r.start(t, ""), r.start(t, "")
 		a.set("", 10)
-		if err := a.SetOnUnavailable(t.Context(), weir.Scope{}, weir.OnUnavailableAllow); err != nil {
+		if err := admin.New(a.Limiter).Limits.SetOnUnavailable(t.Context(), admin.Scope{}, weir.OnUnavailableAllow); err != nil {
 			t.Fatal(err)
 		}
 		b.want("alice", 10, "first")

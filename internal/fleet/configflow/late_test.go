@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/fleet/configflow"
 	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/store"
@@ -20,7 +21,7 @@ func TestLate(t *testing.T) {
 		r, file := newRemote(t), filepath.Join(t.TempDir(), "known")
 		a := r.start(t, "")
 		a.set("", 10)
-		if err := a.SetOnUnavailable(t.Context(), weir.Scope{}, weir.OnUnavailableAllow); err != nil {
+		if err := admin.New(a.Limiter).Limits.SetOnUnavailable(t.Context(), admin.Scope{}, weir.OnUnavailableAllow); err != nil {
 			t.Fatal(err)
 		}
 		known := keep(t, r, file)

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/fleet/configflow"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
@@ -186,7 +187,7 @@ func TestMirrorCost(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer lim.Close()
-		if err := lim.SetLimits(t.Context(), weir.Scope{}, weir.PerMinute("rpm", 5)); err != nil {
+		if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerMinute("rpm", 5)); err != nil {
 			t.Fatal(err)
 		}
 		m := configflow.NewMirror(configflow.MirrorConfig{From: src.handle(), To: cell.handle()})

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/fleet/configflow"
 	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/policy/lastgood"
@@ -176,7 +177,7 @@ func (d *decider) want(entity string, burst int64, when string) {
 
 func (d *decider) set(entity string, burst int64) {
 	d.t.Helper()
-	if err := d.SetLimits(d.t.Context(), weir.Scope{Entity: entity}, weir.PerMinute("rpm", burst)); err != nil {
+	if err := admin.New(d.Limiter).Limits.Set(d.t.Context(), admin.Scope{Entity: entity}, weir.PerMinute("rpm", burst)); err != nil {
 		d.t.Fatal(err)
 	}
 }

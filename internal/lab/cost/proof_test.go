@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/fleet/instances"
 	"github.com/weirlimits/weir/internal/lab/cost"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
@@ -65,7 +66,7 @@ func newStage(t *testing.T, limits ...weir.Limit) *stage {
 	if st.lim, err = weir.New(weir.Config{Store: st.store}); err != nil {
 		t.Fatal(err)
 	}
-	if err := st.lim.SetLimits(t.Context(), weir.Scope{}, limits...); err != nil {
+	if err := admin.New(st.lim).Limits.Set(t.Context(), admin.Scope{}, limits...); err != nil {
 		t.Fatal(err)
 	}
 	return st

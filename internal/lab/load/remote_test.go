@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/lab/load"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
@@ -76,7 +77,7 @@ func TestHTTP(t *testing.T) {
 		must(t, err)
 		wantKinds(t, p.Report(tally))
 		must(t, target.TearDown(t.Context(), "scratch"))
-		if _, err := lim.NamespaceByName(t.Context(), "scratch"); !errors.Is(err, weir.ErrNotFound) {
+		if _, err := admin.New(lim).Namespaces.Get(t.Context(), "scratch"); !errors.Is(err, weir.ErrNotFound) {
 			t.Errorf("after the end: %v", err)
 		}
 		// In this namespace no limits apply, and every call says so.

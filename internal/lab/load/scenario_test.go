@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/lab/load"
 )
 
@@ -55,10 +55,10 @@ func TestScenarios(t *testing.T) {
 					t.Errorf("page %s\nreport %s", page, text)
 				}
 				must(t, load.TearDown(t.Context(), lim, ns))
-				left, err := lim.Namespaces(t.Context(), weir.NamespaceQuery{})
+				left, err := admin.New(lim).Namespaces.List(t.Context(), admin.NamespaceQuery{})
 				must(t, err)
-				if len(left.Namespaces) != 1 {
-					t.Errorf("left behind: %+v", left.Namespaces)
+				if len(left.Items) != 1 {
+					t.Errorf("left behind: %+v", left.Items)
 				}
 			})
 		})
@@ -169,7 +169,7 @@ func TestModels(t *testing.T) {
 		lim, _ := limiter(t, new(load.Meter))
 		must(t, p.SetUp(t.Context(), lim, "models"))
 		for model, n := range want {
-			got, err := lim.In("models").Limits(t.Context(), weir.Scope{Resource: model})
+			got, err := admin.New(lim.In("models")).Limits.Get(t.Context(), admin.Scope{Resource: model})
 			must(t, err)
 			for _, l := range got.Limits {
 				if l.Period != time.Minute || l.Amount != map[string]int64{"rpm": n[0], "tpm": n[1]}[l.Name] {

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
@@ -75,9 +76,9 @@ func (p *Plan) SetUp(ctx context.Context, lim *weir.Limiter, namespace string) e
 
 // TearDown removes a scratch namespace with everything in it.
 func TearDown(ctx context.Context, lim *weir.Limiter, namespace string) error {
-	err := lim.DeleteNamespace(ctx, namespace)
+	err := admin.New(lim).Namespaces.Delete(ctx, namespace)
 	if err == nil {
-		err = lim.PurgeNamespace(ctx, namespace)
+		err = admin.New(lim).Namespaces.Purge(ctx, namespace)
 	}
 	if err != nil && !errors.Is(err, weir.ErrNotFound) {
 		return fmt.Errorf(

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -109,7 +110,7 @@ func (l *Log) decide(ctx context.Context, cfg Config, charges []charge, t *tally
 		return err
 	}
 	defer lim.Close()
-	if err := lim.SetLimits(ctx, weir.Scope{}, cfg.Limits...); err != nil {
+	if err := admin.New(lim).Limits.Set(ctx, admin.Scope{}, cfg.Limits...); err != nil {
 		return err
 	}
 	tokens := make(weir.Tokens, len(charges))

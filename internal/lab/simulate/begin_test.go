@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/lab/simulate"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
@@ -113,7 +114,7 @@ func lose(t *testing.T, cfg simulate.Config) (asked, admitted, degraded int) {
 			}
 		}
 	}()
-	if err := fleet[0].SetLimits(t.Context(), weir.Scope{}, cfg.Limit); err != nil {
+	if err := admin.New(fleet[0]).Limits.Set(t.Context(), admin.Scope{}, cfg.Limit); err != nil {
 		t.Fatal(err)
 	}
 	arrivals := rand.New(rand.NewPCG(cfg.Seed, 1))

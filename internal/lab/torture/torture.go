@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/storetest/reckon"
 )
@@ -195,7 +196,7 @@ func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 
 // prepare creates the namespace, with limits and entities.
 func (r *run) prepare(ctx context.Context) error {
-	_, err := r.lim.NamespaceByName(ctx, r.Namespace)
+	_, err := admin.New(r.lim).Namespaces.Get(ctx, r.Namespace)
 	if err == nil {
 		return fmt.Errorf("namespace %q: %w", r.Namespace, ErrInUse)
 	}
@@ -205,21 +206,21 @@ func (r *run) prepare(ctx context.Context) error {
 	if r.Begin != nil {
 		r.Begin()
 	}
-	ns, err := r.lim.CreateNamespace(ctx, r.Namespace)
+	ns, err := admin.New(r.lim).Namespaces.Create(ctx, r.Namespace)
 	if err != nil {
 		return err
 	}
 	r.id = ns.ID
-	err = r.lim.SetLimits(ctx, weir.Scope{}, public(childLimits)...)
+	err = admin.New(r.lim).Limits.Set(ctx, admin.Scope{}, public(childLimits)...)
 	if err == nil {
-		err = r.lim.SetLimits(ctx, weir.Scope{Entity: parent}, public(parentLimits)...)
+		err = admin.New(r.lim).Limits.Set(ctx, admin.Scope{Entity: parent}, public(parentLimits)...)
 	}
 	if err == nil {
-		err = r.lim.CreateEntity(ctx, weir.Entity{ID: parent})
+		err = admin.New(r.lim).Entities.Create(ctx, admin.Entity{ID: parent})
 	}
 	for i := range children {
 		if err == nil {
-			err = r.lim.CreateEntity(ctx, weir.Entity{ID: child(i), Parent: parent, Cascade: true})
+			err = admin.New(r.lim).Entities.Create(ctx, admin.Entity{ID: child(i), Parent: parent, Cascade: true})
 		}
 	}
 	if err != nil {
@@ -239,9 +240,9 @@ func public(limits [reckon.MaxLimits]*store.Limit) (all []weir.Limit) {
 func (r *run) clear(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	err := r.lim.DeleteNamespace(ctx, r.Namespace)
+	err := admin.New(r.lim).Namespaces.Delete(ctx, r.Namespace)
 	if err == nil {
-		err = r.lim.PurgeNamespace(ctx, r.Namespace)
+		err = admin.New(r.lim).Namespaces.Purge(ctx, r.Namespace)
 	}
 	if err != nil {
 		return fmt.Errorf(

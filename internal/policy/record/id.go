@@ -24,12 +24,17 @@ func CheckID(field, id string) error {
 	if len(id) > MaxID {
 		return Invalid(field, "has %d bytes, at most %d are allowed", len(id), MaxID)
 	}
-	if !utf8.ValidString(id) {
-		return Invalid(field, "%q is not valid UTF-8", id)
+	return CheckText(field, id)
+}
+
+// CheckText accepts valid UTF-8 without control characters.
+func CheckText(field, text string) error {
+	if !utf8.ValidString(text) {
+		return Invalid(field, "%q is not valid UTF-8", text)
 	}
-	for _, r := range id {
+	for _, r := range text {
 		if unicode.IsControl(r) {
-			return Invalid(field, "%q holds a control character", id)
+			return Invalid(field, "%q holds a control character", text)
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,6 +67,29 @@ func ResourceKey(namespace, name string) store.Key {
 // SystemKey returns the key of the namespace's limits and settings.
 func SystemKey(namespace string) store.Key {
 	return store.Key{Namespace: namespace, Kind: store.KindSystem}
+}
+
+// LimitsKey returns the key of the limits of an entity on a resource. Without an entity or a resource, they are those
+// for all.
+func LimitsKey(namespace, entity, resource string) store.Key {
+	switch {
+	case entity != "":
+		return EntityLimitsKey(namespace, entity, cmp.Or(resource, DefaultResource))
+	case resource != "":
+		return ResourceKey(namespace, resource)
+	}
+	return SystemKey(namespace)
+}
+
+// LimitsOf returns the entity and the resource of a [LimitsKey].
+func LimitsOf(k store.Key) (entity, resource string) {
+	switch {
+	case k.Kind == store.KindResourceLimits:
+		return "", k.ID
+	case k.Kind == store.KindEntityLimits && k.Sub == DefaultResource:
+		return k.ID, ""
+	}
+	return k.ID, k.Sub
 }
 
 // NamespaceKey returns the key of a namespace by name.

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/envoy"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
@@ -98,7 +99,7 @@ func benchLimiter(b *testing.B) *weir.Limiter {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { lim.Close() })
-	if err := lim.SetLimits(b.Context(), weir.Scope{}, weir.PerSecond("rps", 4_000_000).WithBurst(weir.MaxTokens)); err != nil {
+	if err := admin.New(lim).Limits.Set(b.Context(), admin.Scope{}, weir.PerSecond("rps", 4_000_000).WithBurst(weir.MaxTokens)); err != nil {
 		b.Fatal(err)
 	}
 	return lim

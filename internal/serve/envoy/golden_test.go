@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden answers")
@@ -44,8 +45,8 @@ func TestGolden(t *testing.T) {
 			b.set("", "", weir.PerHour("rph", 100), weir.PerSecond("rps", 5).WithBurst(10))
 			b.set("acme", "", weir.PerDay("rpd", 3))
 			b.set("tokens", "", weir.PerMinute("tpm", 1000))
-			for _, e := range []weir.Entity{{ID: "acme"}, {ID: "alice", Parent: "acme", Cascade: true}} {
-				if err := b.lim.CreateEntity(b.ctx, e); err != nil {
+			for _, e := range []admin.Entity{{ID: "acme"}, {ID: "alice", Parent: "acme", Cascade: true}} {
+				if err := admin.New(b.lim).Entities.Create(b.ctx, e); err != nil {
 					t.Fatal(err)
 				}
 			}

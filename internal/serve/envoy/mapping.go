@@ -10,6 +10,7 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // Mapping maps domains and descriptors to entities, resources and tokens. A nil Mapping applies the built-in rule to
@@ -207,7 +208,7 @@ func joined(entries []*ratelimitv3.RateLimitDescriptor_Entry) string {
 // identify returns an id for text that a client may have chosen: the text itself, or its hash if the text is not a
 // valid id because it is too long, empty or reserved. So clients that send such text are limited like all others.
 func identify(text string) string {
-	if (weir.Scope{Entity: text}).Validate() == nil && text != "" {
+	if (admin.Scope{Entity: text}).Validate() == nil && text != "" {
 		return text
 	}
 	sum := sha256.Sum256([]byte(text))

@@ -8,7 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
@@ -54,7 +54,7 @@ func readDomain(r *manifest.Reader, n *yaml.Node, path string) *domain {
 		switch key {
 		case "namespace":
 			name, ok := r.Text(v, at)
-			if err := (weir.Scope{Entity: name}).Validate(); ok && (err != nil || name == "") {
+			if err := (admin.Scope{Entity: name}).Validate(); ok && (err != nil || name == "") {
 				r.Bad(v, at, "an id has 1 to 256 printable bytes; left out it is the server's",
 					"is no id of a namespace")
 			}
@@ -168,7 +168,7 @@ func keysOf(match []pattern) []string {
 func readTokens(r *manifest.Reader, n *yaml.Node, path string) (all []amount) {
 	good := r.Mapping(n, path, func(limit string, k, v *yaml.Node) {
 		at := path + "." + limit
-		if (weir.Scope{Entity: limit}).Validate() != nil || limit == "" {
+		if (admin.Scope{Entity: limit}).Validate() != nil || limit == "" {
 			r.Bad(k, path, "", "has a key that is no name of a limit")
 		}
 		a := amount{limit: limit}

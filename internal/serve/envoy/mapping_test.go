@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/serve/envoy"
 )
@@ -119,7 +120,7 @@ func TestMappedIDs(t *testing.T) {
 		if !ok || target.Entity == "" || target.Resource == "" {
 			t.Fatalf("%+v", target)
 		}
-		if err := (weir.Scope{Entity: target.Entity, Resource: target.Resource}).Validate(); err != nil {
+		if err := (admin.Scope{Entity: target.Entity, Resource: target.Resource}).Validate(); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -176,10 +177,10 @@ func TestNamespaces(t *testing.T) {
 		c.Mapping = func() *envoy.Mapping { return m }
 		c.May = func(_ context.Context, namespace string) bool { return namespace != weir.DefaultNamespace }
 	})
-	if _, err := b.lim.CreateNamespace(b.ctx, "blue"); err != nil {
+	if _, err := admin.New(b.lim).Namespaces.Create(b.ctx, "blue"); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.lim.In("blue").SetLimits(b.ctx, weir.Scope{}, weir.PerHour("rph", 1)); err != nil {
+	if err := admin.New(b.lim.In("blue")).Limits.Set(b.ctx, admin.Scope{}, weir.PerHour("rph", 1)); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {

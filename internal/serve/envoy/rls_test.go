@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/envoy"
 	"github.com/weirlimits/weir/store"
 )
@@ -54,8 +55,8 @@ func TestParentIsCharged(t *testing.T) {
 	b := setup(t)
 	b.set("", "", weir.PerHour("rph", 10))
 	b.set("acme", "", weir.PerHour("rph", 3))
-	for _, e := range []weir.Entity{{ID: "acme"}, {ID: "alice", Parent: "acme", Cascade: true}, {ID: "bob", Parent: "acme", Cascade: true}} {
-		if err := b.lim.CreateEntity(b.ctx, e); err != nil {
+	for _, e := range []admin.Entity{{ID: "acme"}, {ID: "alice", Parent: "acme", Cascade: true}, {ID: "bob", Parent: "acme", Cascade: true}} {
+		if err := admin.New(b.lim).Entities.Create(b.ctx, e); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/envoy"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
@@ -89,7 +90,7 @@ func setup(t *testing.T, change ...func(*weir.Config, *envoy.Config)) *bundle {
 
 func (b *bundle) set(entity, resource string, limits ...weir.Limit) {
 	b.t.Helper()
-	if err := b.lim.SetLimits(b.ctx, weir.Scope{Entity: entity, Resource: resource}, limits...); err != nil {
+	if err := admin.New(b.lim).Limits.Set(b.ctx, admin.Scope{Entity: entity, Resource: resource}, limits...); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
 	"github.com/weirlimits/weir/store/memory"
@@ -191,19 +192,19 @@ func prepared(t *testing.T) *fixture {
 	shadow := weir.PerHour("tpm", 100)
 	shadow.Enforce = weir.EnforceShadow
 	for _, err := range []error{
-		f.lim.CreateEntity(ctx, weir.Entity{ID: "parent"}),
-		f.lim.CreateEntity(ctx, weir.Entity{ID: "child", Parent: "parent", Cascade: true}),
-		f.lim.SetLimits(ctx, weir.Scope{Resource: "try"}, shadow),
-		f.lim.SetLimits(ctx, weir.Scope{Entity: "spent", Resource: "gpt-4"}, weir.PerMinute("rpm", 10), weir.PerMinute("tpm", 1000)),
+		admin.New(f.lim).Entities.Create(ctx, admin.Entity{ID: "parent"}),
+		admin.New(f.lim).Entities.Create(ctx, admin.Entity{ID: "child", Parent: "parent", Cascade: true}),
+		admin.New(f.lim).Limits.Set(ctx, admin.Scope{Resource: "try"}, shadow),
+		admin.New(f.lim).Limits.Set(ctx, admin.Scope{Entity: "spent", Resource: "gpt-4"}, weir.PerMinute("rpm", 10), weir.PerMinute("tpm", 1000)),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := f.lim.CreateNamespace(ctx, "blue"); err != nil {
+	if _, err := admin.New(f.lim).Namespaces.Create(ctx, "blue"); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.lim.In("blue").SetLimits(ctx, weir.Scope{}, weir.PerSecond("rps", 3)); err != nil {
+	if err := admin.New(f.lim.In("blue")).Limits.Set(ctx, admin.Scope{}, weir.PerSecond("rps", 3)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.lim.Acquire(ctx, weir.Request{Entity: "spent", Resource: "gpt-4", Tokens: weir.Tokens{"tpm": 600}}); err != nil {

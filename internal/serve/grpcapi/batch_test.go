@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
 	"github.com/weirlimits/weir/store"
@@ -230,7 +231,7 @@ func TestBatchIsNotMixedUp(t *testing.T) {
 			for j := range i + 1 {
 				limits = append(limits, weir.PerHour(fmt.Sprintf("limit-%d", j), 100))
 			}
-			if err := f.lim.SetLimits(t.Context(), weir.Scope{Resource: fmt.Sprintf("resource-%d", i)}, limits...); err != nil {
+			if err := admin.New(f.lim).Limits.Set(t.Context(), admin.Scope{Resource: fmt.Sprintf("resource-%d", i)}, limits...); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -261,7 +262,7 @@ func TestBatchIsNotMixedUp(t *testing.T) {
 			if _, err := f.Rollback(t.Context(), &weirv1.RollbackRequest{Lease: d.GetLease()}); err != nil {
 				t.Error(err)
 			}
-			b, err := f.lim.Bucket(t.Context(), in.GetRequests()[i].GetEntity(), in.GetRequests()[i].GetResource())
+			b, err := admin.New(f.lim).Buckets.Get(t.Context(), in.GetRequests()[i].GetEntity(), in.GetRequests()[i].GetResource())
 			if i > 0 && (err != nil || b.Limits[0].Returned != int64(i)) {
 				t.Errorf("the lease of answer %d gave back of another bucket: %+v, %v", i, b, err)
 			}

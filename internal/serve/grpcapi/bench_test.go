@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
@@ -142,7 +143,7 @@ func newServer(b *testing.B) string {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { lim.Close() })
-	err = lim.SetLimits(b.Context(), weir.Scope{Resource: "gpt-4"},
+	err = admin.New(lim).Limits.Set(b.Context(), admin.Scope{Resource: "gpt-4"},
 		weir.PerSecond("rpm", 1_000_000).WithBurst(weir.MaxTokens), weir.PerSecond("tpm", 4_000_000).WithBurst(weir.MaxTokens))
 	if err != nil {
 		b.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
@@ -51,7 +52,7 @@ func over(t *testing.T, st store.Store, cfg grpcapi.Config) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = lim.SetLimits(t.Context(), weir.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 10), weir.PerMinute("tpm", 1000))
+	err = admin.New(lim).Limits.Set(t.Context(), admin.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 10), weir.PerMinute("tpm", 1000))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/serve/decide"
@@ -40,7 +41,7 @@ func TestDrain(t *testing.T) {
 	t.Parallel()
 	for range 5 {
 		f := setup(t, grpcapi.Config{})
-		if err := f.lim.SetLimits(t.Context(), weir.Scope{}, weir.PerDay("n", 1_000_000)); err != nil {
+		if err := admin.New(f.lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerDay("n", 1_000_000)); err != nil {
 			t.Fatal(err)
 		}
 		var allowed atomic.Int64
@@ -74,7 +75,7 @@ func TestDrain(t *testing.T) {
 			t.Error(err)
 		}
 		wg.Wait()
-		b, err := f.lim.Bucket(t.Context(), "e", "r")
+		b, err := admin.New(f.lim).Buckets.Get(t.Context(), "e", "r")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,10 +289,10 @@ func TestAuth(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := setup(t, grpcapi.Config{Config: decide.Config{Book: openBook(t, entry1, entry2, entry3)}})
-	if _, err := f.lim.CreateNamespace(t.Context(), "blue"); err != nil {
+	if _, err := admin.New(f.lim).Namespaces.Create(t.Context(), "blue"); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.lim.In("blue").SetLimits(t.Context(), weir.Scope{}, weir.PerSecond("rpm", 100)); err != nil {
+	if err := admin.New(f.lim.In("blue")).Limits.Set(t.Context(), admin.Scope{}, weir.PerSecond("rpm", 100)); err != nil {
 		t.Fatal(err)
 	}
 	with := func(authorization ...string) context.Context {

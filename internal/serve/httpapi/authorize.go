@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/serve/auth"
@@ -144,5 +145,5 @@ func (s *Server) change(r *http.Request, names ...string) (query, *http.Request,
 }
 
 func (s *Server) principal(r *http.Request) context.Context {
-	return weir.WithPrincipal(r.Context(), callerOf(r).Audit("http"))
+	return admin.WithPrincipal(r.Context(), callerOf(r).Audit("http"))
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
@@ -345,11 +346,11 @@ func TestRolledBackElsewhere(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
 	lim := g.lim.In("blue")
-	lock, err := lim.LockManifest(t.Context(), "x", time.Minute)
+	lock, err := admin.New(lim).Manifests.Lock(t.Context(), "x", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = lock.Record(t.Context(), weir.Revision{Hash: "h"}, []byte(`{"namespace":"green"}`))
+	_, err = lock.Record(t.Context(), admin.Revision{Hash: "h"}, []byte(`{"namespace":"green"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/store/memory"
@@ -98,7 +99,7 @@ func newServer(b *testing.B) *httpapi.Server {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { lim.Close() })
-	err = lim.SetLimits(b.Context(), weir.Scope{Resource: "gpt-4"}, weir.PerSecond("rpm", 1_000_000), weir.PerSecond("tpm", 4_000_000))
+	err = admin.New(lim).Limits.Set(b.Context(), admin.Scope{Resource: "gpt-4"}, weir.PerSecond("rpm", 1_000_000), weir.PerSecond("tpm", 4_000_000))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 )
 
 // Bodies are decoded more strictly than encoding/json does: unknown members, duplicate members, members that differ in
@@ -185,7 +186,7 @@ func unavailableOf(field, text string) (weir.OnUnavailable, error) {
 }
 
 // unmarshalThresholds reads an array of percentages, or "default". Values out of range are refused later.
-func unmarshalThresholds(dec *jsontext.Decoder, t *weir.Thresholds) error {
+func unmarshalThresholds(dec *jsontext.Decoder, t *admin.Thresholds) error {
 	if dec.PeekKind() == '"' {
 		value, err := dec.ReadValue()
 		if err == nil && string(value) != `"default"` {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 )
 
@@ -99,13 +99,13 @@ func TestIfMatchManaged(t *testing.T) {
 	f := setup(t, httpapi.Config{})
 	f.must(t, 200, "PUT", "/v1/limits?resource=x", `{"limits":["rpm:1/min"]}`)
 	read := f.must(t, 200, "GET", "/v1/limits?resource=x", "").Header().Get("ETag")
-	was, err := f.lim.Declared(t.Context(), weir.Scope{Resource: "x"})
+	was, err := admin.New(f.lim).Manifests.Declared(t.Context(), admin.Scope{Resource: "x"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := *was.Limits
-	now.Managed = &weir.Managed{Manifest: "m", Hash: "h"}
-	for _, err := range f.lim.Declare(t.Context(), []weir.DeclaredChange{{Before: was, After: weir.Declared{Limits: &now}}}) {
+	now.Managed = &admin.Managed{Manifest: "m", Hash: "h"}
+	for _, err := range admin.New(f.lim).Manifests.Declare(t.Context(), []admin.DeclaredChange{{Before: was, After: admin.Declared{Limits: &now}}}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/store"
@@ -316,7 +317,7 @@ func TestStopUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { lim.Close() })
-	if err := lim.SetLimits(t.Context(), weir.Scope{Resource: "r"}, weir.PerDay("n", 1_000_000)); err != nil {
+	if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{Resource: "r"}, weir.PerDay("n", 1_000_000)); err != nil {
 		t.Fatal(err)
 	}
 	s, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: lim}})
@@ -371,7 +372,7 @@ func TestStopUnderLoad(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
-	b, err := lim.Bucket(t.Context(), "e", "r")
+	b, err := admin.New(lim).Buckets.Get(t.Context(), "e", "r")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
@@ -246,7 +247,7 @@ func (s *manifests) rollback(w http.ResponseWriter, r *http.Request) error {
 	if err := noBody(r); err != nil {
 		return err
 	}
-	_, text, err := q.lim.Revision(r.Context(), pathID(r, "name"), n)
+	_, text, err := admin.New(q.lim).Manifests.Revision(r.Context(), pathID(r, "name"), n)
 	if err != nil {
 		return err
 	}

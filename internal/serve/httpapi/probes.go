@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
@@ -55,7 +56,8 @@ func (a *asked) answers(ctx context.Context, lim *weir.Limiter) error {
 	if time.Since(a.at) < time.Second {
 		return a.err
 	}
-	_, a.err = lim.Limits(context.WithoutCancel(ctx), weir.Scope{}) // other callers wait for the answer too
+	// other callers wait for the answer too
+	_, a.err = admin.New(lim).Limits.Get(context.WithoutCancel(ctx), admin.Scope{})
 	if errors.Is(a.err, weir.ErrNotFound) {
 		a.err = nil // a store without limits also answers
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/store"
@@ -42,7 +43,7 @@ func over(t *testing.T, st store.Store, cfg httpapi.Config) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { lim.Close() })
-	err = lim.SetLimits(t.Context(), weir.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 10), weir.PerMinute("tpm", 1000))
+	err = admin.New(lim).Limits.Set(t.Context(), admin.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 10), weir.PerMinute("tpm", 1000))
 	if err != nil {
 		t.Fatal(err)
 	}

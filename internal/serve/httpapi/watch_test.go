@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/store"
@@ -89,7 +90,7 @@ func TestWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer lim.Close()
-		if err := lim.SetLimits(t.Context(), weir.Scope{}, weir.PerHour("rpm", 60)); err != nil {
+		if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerHour("rpm", 60)); err != nil {
 			t.Fatal(err)
 		}
 		srv, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: lim, LeaseKey: []byte("0123456789abcdef")}})

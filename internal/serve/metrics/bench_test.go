@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/internal/serve/metrics"
 	"github.com/weirlimits/weir/store/memory"
@@ -32,7 +33,7 @@ func bench(b *testing.B, with bool) *weir.Limiter {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { lim.Close() })
-	if err := lim.SetLimits(b.Context(), weir.Scope{}, weir.Limit{Name: "rpm", Amount: 3e6, Period: time.Second, Burst: 1e12}); err != nil {
+	if err := admin.New(lim).Limits.Set(b.Context(), admin.Scope{}, weir.Limit{Name: "rpm", Amount: 3e6, Period: time.Second, Burst: 1e12}); err != nil {
 		b.Fatal(err)
 	}
 	return lim
@@ -98,7 +99,7 @@ func BenchmarkServe(b *testing.B) {
 				b.Fatal(err)
 			}
 			b.Cleanup(func() { lim.Close() })
-			if err := lim.SetLimits(b.Context(), weir.Scope{}, weir.Limit{Name: "rpm", Amount: 3e6, Period: time.Second, Burst: 1e12}); err != nil {
+			if err := admin.New(lim).Limits.Set(b.Context(), admin.Scope{}, weir.Limit{Name: "rpm", Amount: 3e6, Period: time.Second, Burst: 1e12}); err != nil {
 				b.Fatal(err)
 			}
 			sc.Limiter = lim

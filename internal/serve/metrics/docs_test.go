@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/metrics"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/disk"
@@ -63,7 +64,7 @@ func scraped(t *testing.T) map[string]map[string]bool {
 
 	shadow := weir.PerHour("sph", 1)
 	shadow.Enforce = weir.EnforceShadow
-	r.limits(weir.Scope{}, weir.PerHour("rph", 2), shadow)
+	r.limits(admin.Scope{}, weir.PerHour("rph", 2), shadow)
 	for range 3 {
 		r.take("alice", "api", weir.Tokens{"rph": 1, "sph": 1})
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/metrics"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
@@ -73,10 +74,10 @@ func TestRefusals(t *testing.T) {
 	r := setup(t, metrics.Config{})
 	shadow := weir.PerHour("rph", 1)
 	shadow.Enforce = weir.EnforceShadow
-	r.limits(weir.Scope{Entity: "team"}, weir.PerHour("tph", 5))
-	r.limits(weir.Scope{Entity: "alice"}, shadow)
-	for _, e := range []weir.Entity{{ID: "team"}, {ID: "alice", Parent: "team", Cascade: true}} {
-		if err := r.lim.CreateEntity(context.Background(), e); err != nil {
+	r.limits(admin.Scope{Entity: "team"}, weir.PerHour("tph", 5))
+	r.limits(admin.Scope{Entity: "alice"}, shadow)
+	for _, e := range []admin.Entity{{ID: "team"}, {ID: "alice", Parent: "team", Cascade: true}} {
+		if err := admin.New(r.lim).Entities.Create(context.Background(), e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -104,11 +105,11 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 	for i := range 3 {
 		name := "ns" + strconv.Itoa(i)
-		if _, err := r.lim.CreateNamespace(context.Background(), name); err != nil {
+		if _, err := admin.New(r.lim).Namespaces.Create(context.Background(), name); err != nil {
 			t.Fatal(err)
 		}
 		in := r.lim.In(name)
-		if err := in.SetLimits(context.Background(), weir.Scope{}, weir.PerHour("rph", 10)); err != nil {
+		if err := admin.New(in).Limits.Set(context.Background(), admin.Scope{}, weir.PerHour("rph", 10)); err != nil {
 			t.Fatal(err)
 		}
 		if ok, err := in.Allow(context.Background(), "bob", "r0"); !ok || err != nil {
@@ -152,12 +153,12 @@ func TestSpending(t *testing.T) {
 	t.Parallel()
 	r := setup(t, metrics.Config{})
 	ctx := context.Background()
-	for _, e := range []weir.Entity{{ID: "team"}, {ID: "alice", Parent: "team", Cascade: true}} {
-		if err := r.lim.CreateEntity(ctx, e); err != nil {
+	for _, e := range []admin.Entity{{ID: "team"}, {ID: "alice", Parent: "team", Cascade: true}} {
+		if err := admin.New(r.lim).Entities.Create(ctx, e); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.limits(weir.Scope{Entity: "team"}, weir.PerHour("tph", 5000))
+	r.limits(admin.Scope{Entity: "team"}, weir.PerHour("tph", 5000))
 	lease := r.take("alice", "api", weir.Tokens{"rph": 1, "tph": 100})
 	if err := lease.Adjust(ctx, weir.Tokens{"tph": 40}); err != nil {
 		t.Fatal(err)
@@ -201,7 +202,7 @@ func TestNoAllocation(t *testing.T) { //nolint:paralleltest // measures what the
 			t.Fatal(err)
 		}
 		defer lim.Close()
-		if err := lim.SetLimits(t.Context(), weir.Scope{}, weir.PerSecond("rps", 1_000_000)); err != nil {
+		if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerSecond("rps", 1_000_000)); err != nil {
 			t.Fatal(err)
 		}
 		ctx, req := context.Background(), weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rps": 1}}
@@ -230,7 +231,7 @@ var _ store.Measured = (*faulty)(nil)
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	r := setup(t, metrics.Config{})
-	r.limits(weir.Scope{}, weir.PerHour("rph", 1_000_000))
+	r.limits(admin.Scope{}, weir.PerHour("rph", 1_000_000))
 	var group sync.WaitGroup
 	for i := range 4 {
 		group.Go(func() {

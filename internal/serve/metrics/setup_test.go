@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/metrics"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
@@ -55,13 +56,13 @@ func setup(t *testing.T, cfg metrics.Config) *rig {
 	t.Cleanup(func() { lim.Close() })
 	m.Watch(lim, st)
 	r := &rig{T: t, m: m, lim: lim, store: st}
-	r.limits(weir.Scope{}, weir.PerHour("rph", 10), weir.PerHour("tph", 1000))
+	r.limits(admin.Scope{}, weir.PerHour("rph", 10), weir.PerHour("tph", 1000))
 	return r
 }
 
-func (r *rig) limits(scope weir.Scope, ls ...weir.Limit) {
+func (r *rig) limits(scope admin.Scope, ls ...weir.Limit) {
 	r.Helper()
-	if err := r.lim.SetLimits(context.Background(), scope, ls...); err != nil {
+	if err := admin.New(r.lim).Limits.Set(context.Background(), scope, ls...); err != nil {
 		r.Fatal(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/watch"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
@@ -54,7 +55,7 @@ func bubble(t *testing.T, f func(b *bundle)) {
 			t.Fatal(err)
 		}
 		defer lim.Close()
-		if err := lim.SetLimits(t.Context(), weir.Scope{}, weir.PerMinute("rpm", 60)); err != nil {
+		if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerMinute("rpm", 60)); err != nil {
 			t.Fatal(err)
 		}
 		b := &bundle{watch.New(lim, 0), t, lim, st}
@@ -146,7 +147,7 @@ func TestWatch(t *testing.T) {
 func TestFractions(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
-		if err := b.lim.SetLimits(b.t.Context(), weir.Scope{}, weir.PerHour("rpm", 10)); err != nil {
+		if err := admin.New(b.lim).Limits.Set(b.t.Context(), admin.Scope{}, weir.PerHour("rpm", 10)); err != nil {
 			t.Fatal(err)
 		}
 		b.spend("alice", 1)
@@ -181,7 +182,7 @@ func TestShared(t *testing.T) {
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {
-		if err := b.lim.SetLimits(b.t.Context(), weir.Scope{}, weir.PerHour("rpm", 60)); err != nil {
+		if err := admin.New(b.lim).Limits.Set(b.t.Context(), admin.Scope{}, weir.PerHour("rpm", 60)); err != nil {
 			b.t.Fatal(err)
 		}
 		var slow []int64

@@ -1,4 +1,4 @@
-package weir
+package admin
 
 import (
 	"context"
@@ -10,8 +10,11 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
+// AuditLog reads who changed what.
+type AuditLog struct{ catalog }
+
 // AuditEvent records one change: who changed what, and how. It is written in the same atomic step as the change, except
-// for bucket.reset; see [Limiter.ResetBucket].
+// for bucket.reset; see [Buckets.Reset].
 //
 // Actions are entity.create, entity.update, entity.delete, entity.adopt, limits.set, limits.delete, limits.adopt,
 // limits.on_unavailable, system.on_unavailable, system.near_limit, manifest.apply, bucket.reset, namespace.create,
@@ -32,24 +35,18 @@ type AuditEvent struct {
 //   - entity:ID, including the entity's limits; resource:NAME; system
 //   - manifest:NAME, for its revisions
 //   - the result of [BucketSubject]
-//   - namespace:NAME for the changes of a namespace, namespace: for those of all namespaces, secret:NAME. These are stored
-//     with the registry of namespaces, so they outlive the namespaces, and any limiter of the store finds them.
+//   - namespace:NAME for the changes of a namespace, namespace: for those of all namespaces, secret:NAME. These are
+//     stored with the registry of namespaces, so they outlive the namespaces, and any limiter of the store finds them.
 type AuditQuery struct {
 	Subject string // "" selects all of the limiter's namespace
-	After   string // AuditPage.Next of the previous page
+	After   string // Next of the previous page
 	Max     int    // maximum number of events; 0 means 100, more than 1,000 means 1,000
 }
 
-// AuditPage is one page of events. Next is "" on the last page.
-type AuditPage struct {
-	Events []AuditEvent `json:"events"`
-	Next   string       `json:"next,omitempty"`
-}
-
-// Audit returns the events that match, newest first. Events are kept for [Config.AuditRetention].
+// List returns the events that match, newest first. Events are kept for [weir.Config.AuditRetention].
 //
-// Errors: [ErrNotFound] if the namespace does not exist, [ErrBadCursor], store errors.
-func (l *Limiter) Audit(ctx context.Context, query AuditQuery) (AuditPage, error) {
+// Errors: [weir.ErrNotFound] if the namespace does not exist, [weir.ErrBadCursor], store errors.
+func (s *AuditLog) List(ctx context.Context, query AuditQuery) (Page[AuditEvent], error) {
 	q := store.Query{
 		Namespace: store.Registry, Kind: store.KindAudit, Sub: query.Subject, Reverse: true,
 		After: query.After, Max: query.Max,
@@ -59,31 +56,25 @@ func (l *Limiter) Audit(ctx context.Context, query AuditQuery) (AuditPage, error
 		q.Sub = ""
 	case strings.HasPrefix(query.Subject, "namespace:"), strings.HasPrefix(query.Subject, "secret:"):
 	default:
-		s, err := l.space(ctx, l.admin().elapsed())
+		space, err := s.space(ctx)
 		if err != nil {
-			return AuditPage{}, err
+			return Page[AuditEvent]{}, err
 		}
-		q.Namespace = s.id
+		q.Namespace = space
 	}
-	page, err := l.admin().list(ctx, q)
-	if err != nil {
-		return AuditPage{}, err
-	}
-	out := AuditPage{Next: page.Next}
-	for _, r := range page.Records {
+	return pageOf(ctx, s.catalog, q, func(r store.Record) (*AuditEvent, error) {
 		var e record.Audit
-		if err := decodeRecord(r, &e); err != nil {
-			return AuditPage{}, err
+		if err := record.Decode(r, &e); err != nil {
+			return nil, err
 		}
 		if query.Subject == "namespace:" && !strings.HasPrefix(r.Key.Sub, query.Subject) {
-			continue
+			return nil, nil //nolint:nilnil // not of a namespace
 		}
-		out.Events = append(out.Events, AuditEvent{
+		return &AuditEvent{
 			ID: r.Key.ID, At: e.At, Principal: e.Principal, Action: e.Action, Subject: r.Key.Sub,
 			Before: e.Before, After: e.After,
-		})
-	}
-	return out, nil
+		}, nil
+	})
 }
 
 // BucketSubject returns the subject of a bucket's audit events: bucket:ENTITY#RESOURCE, with # and % in either name
@@ -91,10 +82,4 @@ func (l *Limiter) Audit(ctx context.Context, query AuditQuery) (AuditPage, error
 func BucketSubject(entity, resource string) string {
 	escape := strings.NewReplacer("%", "%25", "#", "%23")
 	return "bucket:" + escape.Replace(entity) + "#" + escape.Replace(resource)
-}
-
-// WithPrincipal returns a context in which changes are audited as made by name. Without one, they are audited as made
-// by "unknown". Names are cut to 256 bytes.
-func WithPrincipal(ctx context.Context, name string) context.Context {
-	return record.WithPrincipal(ctx, name)
 }

@@ -1,10 +1,12 @@
-package weir
+package admin
 
 import (
 	"context"
 	"fmt"
 	"slices"
 
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -13,11 +15,11 @@ import (
 type node struct {
 	key     store.Key
 	version uint64 // 0 if there is no record
-	rec     entityRecord
+	rec     record.Entity
 }
 
-func (c *core) node(ctx context.Context, space, id string) (node, error) {
-	r, err := c.get(ctx, entityKey(space, id))
+func (c catalog) node(ctx context.Context, space, id string) (node, error) {
+	r, err := c.get(ctx, record.EntityKey(space, id))
 	if err != nil {
 		return node{}, err
 	}
@@ -29,25 +31,25 @@ func nodeOf(r store.Record) (node, error) {
 	if n.version == 0 {
 		return n, nil
 	}
-	return n, decodeRecord(r, &n.rec)
+	return n, record.Decode(r, &n.rec)
 }
 
 func (n *node) exists() bool { return n.version != 0 && !n.rec.Created.IsZero() }
 
 func (n *node) entity() Entity {
 	r := &n.rec
-	return Entity{n.key.ID, r.Name, r.Parent, r.Cascade, r.Metadata, r.Created, r.Managed}
+	return Entity{n.key.ID, r.Name, r.Parent, r.Cascade, r.Metadata, r.Created, (*Managed)(r.Managed)}
 }
 
 func (n *node) set(e *Entity) {
-	n.rec = entityRecord{
+	n.rec = record.Entity{
 		Name: e.Name, Parent: e.Parent, Cascade: e.Cascade, Metadata: e.Metadata, Created: e.Created,
-		Managed: e.Managed,
+		Managed: (*record.Managed)(e.Managed),
 	}
 }
 
 func (n *node) put() store.Write {
-	w := put(n.key, n.version, n.rec)
+	w := record.Put(n.key, n.version, n.rec)
 	w.Record.Parent = n.rec.Parent
 	return w
 }
@@ -61,8 +63,8 @@ func (n *node) deleting(err error) error {
 	return fmt.Errorf("entity %q is being deleted, delete it again to finish: %w", n.key.ID, err)
 }
 
-// Chains stay free of cycles and within MaxDepth even if many processes create and move entities at once, because a
-// commit that gives an entity a parent asserts that all records of the parent's chain are as they were read. If two
+// Chains stay free of cycles and within weir.MaxDepth even if many processes create and move entities at once, because
+// a commit that gives an entity a parent asserts that all records of the parent's chain are as they were read. If two
 // changes concern the same chain, the later one fails and checks again.
 //
 // That covers what is above an entity, but not what is below: creating a child does not change its parent's record. If
@@ -72,12 +74,12 @@ func (n *node) deleting(err error) error {
 
 // place returns what a commit must assert (and do) to put n under its parent; from is its current parent. It may mark
 // n.
-func (c *core) place(ctx context.Context, n *node, from string) ([]store.Write, error) {
+func (c catalog) place(ctx context.Context, n *node, from string) ([]store.Write, error) {
 	to := n.rec.Parent
 	if to == "" {
 		return nil, nil
 	}
-	chain, err := c.chain(ctx, n.key.Namespace, to)
+	chain, err := c.chain(ctx, n.key.Namespace, to, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +87,7 @@ func (c *core) place(ctx context.Context, n *node, from string) ([]store.Write, 
 	if err != nil || n.version == 0 {
 		return writes, err
 	}
-	above, err := c.chain(ctx, n.key.Namespace, from)
+	above, err := c.chain(ctx, n.key.Namespace, from, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +101,7 @@ func (c *core) place(ctx context.Context, n *node, from string) ([]store.Write, 
 	if depth <= len(above)+1 {
 		return writes, nil // its descendants fit at this depth already
 	}
-	return writes, c.makeRoom(ctx, n, MaxDepth-depth)
+	return writes, c.makeRoom(ctx, n, weir.MaxDepth-depth)
 }
 
 // under returns what a commit must assert and do to put n under a chain, listed from its parent upwards.
@@ -122,14 +124,14 @@ func (n *node) under(chain []node) ([]store.Write, error) {
 			writes = append(writes, a.check())
 		}
 	}
-	if len(chain)+1 > MaxDepth {
+	if len(chain)+1 > weir.MaxDepth {
 		return nil, tooDeep(to)
 	}
 	return writes, nil
 }
 
 // makeRoom marks n and makes sure that its descendants are at most the given number of levels below it.
-func (c *core) makeRoom(ctx context.Context, n *node, levels int) error {
+func (c catalog) makeRoom(ctx context.Context, n *node, levels int) error {
 	look := func() error {
 		ok, err := c.within(ctx, n.key, levels)
 		if err == nil && !ok {
@@ -160,19 +162,26 @@ func (c *core) makeRoom(ctx context.Context, n *node, levels int) error {
 }
 
 func tooDeep(parent string) error {
-	return configErr("parent", "under %q a chain would have more than %d entities", parent, MaxDepth)
+	return configErr("parent", "under %q a chain would have more than %d entities", parent, weir.MaxDepth)
 }
 
-// chain reads an entity and its parents, from the bottom up. If the id has no record, the chain is that id alone.
-func (c *core) chain(ctx context.Context, space, id string) ([]node, error) {
+// chain reads an entity and its parents, from the bottom up. If the id has no record, the chain is that id alone. It
+// does not read entities that are in known, and adds those that it reads unless known is nil.
+func (c catalog) chain(ctx context.Context, space, id string, known map[string]node) ([]node, error) {
 	var chain []node
 	for id != "" {
-		if len(chain) == MaxDepth {
+		if len(chain) == weir.MaxDepth {
 			return nil, tooDeep(chain[0].key.ID)
 		}
-		n, err := c.node(ctx, space, id)
-		if err != nil {
-			return nil, err
+		n, ok := known[id]
+		if !ok {
+			var err error
+			if n, err = c.node(ctx, space, id); err != nil {
+				return nil, err
+			}
+			if known != nil {
+				known[id] = n
+			}
 		}
 		chain = append(chain, n)
 		id = n.rec.Parent
@@ -181,7 +190,7 @@ func (c *core) chain(ctx context.Context, space, id string) ([]node, error) {
 }
 
 // within reports whether all descendants of an entity are at most the given number of levels below it.
-func (c *core) within(ctx context.Context, key store.Key, levels int) (bool, error) {
+func (c catalog) within(ctx context.Context, key store.Key, levels int) (bool, error) {
 	q := store.Query{Namespace: key.Namespace, Kind: store.KindEntity, Parent: key.ID, Max: 1000}
 	if levels == 0 {
 		q.Max = 1

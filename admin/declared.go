@@ -1,10 +1,12 @@
-package weir
+package admin
 
 import (
 	"context"
 	"slices"
 	"strings"
 
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -13,13 +15,6 @@ type Managed struct {
 	Manifest string `json:"manifest"` // its name
 	// Of the declared value; if the record's value differs, it was changed by other means.
 	Hash string `json:"hash"`
-}
-
-func (m *Managed) name() string {
-	if m == nil {
-		return ""
-	}
-	return m.Manifest
 }
 
 // Declared is a record that a manifest can declare: an entity, or the limits of a scope. Either Entity or Limits is
@@ -46,14 +41,8 @@ func (d *Declared) Managed() *Managed {
 
 // DeclaredQuery selects a page of records.
 type DeclaredQuery struct {
-	After string // DeclaredPage.Next of the previous page
+	After string // Next of the previous page
 	Max   int    // maximum number of records; 0 means 100, more than 1,000 means 1,000
-}
-
-// DeclaredPage is one page of records. It may hold fewer than requested, even none. Next is "" on the last page.
-type DeclaredPage struct {
-	Records []Declared
-	Next    string
 }
 
 // declarable lists the kinds of records that manifests declare, in the order in which they are listed.
@@ -62,63 +51,53 @@ var declarable = []store.Kind{store.KindSystem, store.KindResourceLimits, store.
 // Declarable returns all records of the namespace that a manifest could declare, managed or not: the limits of the
 // system, the limits of resources, the entities, and the limits of entities.
 //
-// Errors: [ErrBadCursor], [*ConfigError], [ErrNotFound] if the namespace does not exist, store errors.
-func (l *Limiter) Declarable(ctx context.Context, query DeclaredQuery) (DeclaredPage, error) {
-	s, err := l.space(ctx, l.admin().elapsed())
+// Errors: [weir.ErrBadCursor], [*weir.ConfigError], [weir.ErrNotFound] if the namespace does not exist, store errors.
+func (s *Manifests) Declarable(ctx context.Context, query DeclaredQuery) (Page[Declared], error) {
+	space, err := s.space(ctx)
 	if err != nil {
-		return DeclaredPage{}, err
+		return Page[Declared]{}, err
 	}
 	at := 0
 	name, after, ok := strings.Cut(query.After, ":")
 	if query.After != "" {
 		if at = slices.Index(declarable, store.Kind(name)); at < 0 || !ok {
-			return DeclaredPage{}, ErrBadCursor
+			return Page[Declared]{}, weir.ErrBadCursor
 		}
 	}
-	page, err := l.admin().list(ctx, store.Query{Namespace: s.id, Kind: declarable[at], After: after, Max: query.Max})
-	if err != nil {
-		return DeclaredPage{}, err
-	}
-	var out DeclaredPage
+	q := store.Query{Namespace: space, Kind: declarable[at], After: after, Max: query.Max}
+	page, err := pageOf(ctx, s.catalog, q, declaredOf)
 	switch {
+	case err != nil:
 	case page.Next != "":
-		out.Next = string(declarable[at]) + ":" + page.Next
+		page.Next = string(declarable[at]) + ":" + page.Next
 	case at+1 < len(declarable):
-		out.Next = string(declarable[at+1]) + ":"
+		page.Next = string(declarable[at+1]) + ":"
 	}
-	for _, r := range page.Records {
-		d := Declared{Version: r.Version}
-		if r.Key.Kind == store.KindEntity {
-			n, err := nodeOf(r)
-			if err != nil {
-				return DeclaredPage{}, err
-			}
-			e := n.entity()
-			d.Entity, d.Deleting = &e, n.rec.Deleting
-		} else {
-			sl, err := scopedLimits(r)
-			if err != nil {
-				return DeclaredPage{}, err
-			}
-			d.Limits = &sl
-		}
-		out.Records = append(out.Records, d)
+	return page, err
+}
+
+func declaredOf(r store.Record) (*Declared, error) {
+	d := Declared{Version: r.Version}
+	if r.Key.Kind != store.KindEntity {
+		sl, err := scopedLimits(r)
+		d.Limits = &sl
+		return &d, err
 	}
-	return out, nil
+	n, err := nodeOf(r)
+	e := n.entity()
+	d.Entity, d.Deleting = &e, n.rec.Deleting
+	return &d, err
 }
 
 // Declared returns the limits of a scope as a record that a manifest can declare. Its Version is 0 if there is none.
 //
-// Errors: [*ConfigError], [ErrNotFound] if the namespace does not exist, store errors.
-func (l *Limiter) Declared(ctx context.Context, scope Scope) (Declared, error) {
-	if err := scope.validate(); err != nil {
-		return Declared{}, err
-	}
-	s, err := l.space(ctx, l.admin().elapsed())
+// Errors: [*weir.ConfigError], [weir.ErrNotFound] if the namespace does not exist, store errors.
+func (s *Manifests) Declared(ctx context.Context, scope Scope) (Declared, error) {
+	space, err := s.space(ctx, scope.Validate())
 	if err != nil {
 		return Declared{}, err
 	}
-	r, err := l.admin().get(ctx, scope.key(s.id))
+	r, err := s.get(ctx, scope.key(space))
 	if err != nil || r.Version == 0 {
 		return Declared{}, err
 	}
@@ -139,18 +118,15 @@ type DeclaredChange struct {
 // A parent must exist: declare entities after their parents, in a later call, and remove them before their parents.
 // Removing an entity leaves its limits and buckets.
 //
-// Errors: [*ConfigError], [ErrConflict] if a record is not as it was read, [ErrNotFound] if the namespace does not
-// exist, and store errors, after which the change may have been made.
-func (l *Limiter) Declare(ctx context.Context, changes []DeclaredChange) []error {
-	errs := make([]error, len(changes))
-	s, err := l.space(ctx, l.admin().elapsed())
+// Errors: [*weir.ConfigError], [weir.ErrConflict] if a record is not as it was read, [weir.ErrNotFound] if the
+// namespace does not exist, and store errors, after which the change may have been made.
+func (s *Manifests) Declare(ctx context.Context, changes []DeclaredChange) []error {
+	space, err := s.space(ctx)
 	if err != nil {
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
+		return slices.Repeat([]error{err}, len(changes))
 	}
-	d := &declaration{core: l.admin(), space: s.id, errs: errs, nodes: make(map[string]node)}
+	errs := make([]error, len(changes))
+	d := &declaration{catalog: s.catalog, space: space, errs: errs, nodes: make(map[string]node)}
 	var leaving []leaver
 	for i := range changes {
 		ch := &changes[i]
@@ -159,7 +135,7 @@ func (l *Limiter) Declare(ctx context.Context, changes []DeclaredChange) []error
 		}
 		switch {
 		case ch.After.Entity == nil && ch.Before.Entity != nil:
-			leaving = append(leaving, leaver{i, ch.node(s.id, ch.Before.Entity)})
+			leaving = append(leaving, leaver{i, ch.node(space, ch.Before.Entity)})
 		case ch.moves():
 			d.move(ctx, i, ch)
 		default:
@@ -204,89 +180,51 @@ func (ch *DeclaredChange) moves() bool {
 
 // node returns the entity's record with its new contents, at the version that was read.
 func (ch *DeclaredChange) node(space string, e *Entity) node {
-	n := node{key: entityKey(space, e.ID), version: ch.Before.Version}
+	n := node{key: record.EntityKey(space, e.ID), version: ch.Before.Version}
 	n.set(e)
 	if b := ch.Before.Entity; b != nil && !b.Created.IsZero() {
 		n.rec.Created = b.Created
 	} else {
-		n.rec.Created = stamp()
+		n.rec.Created = record.Stamp()
 	}
 	return n
 }
 
 // event returns the audit event of the change, the same as for a single change.
-func (ch *DeclaredChange) event() event {
+func (ch *DeclaredChange) event() record.Event {
 	b, a := ch.Before, ch.After
-	var ev event
+	var ev record.Event
 	switch {
 	case b.Entity != nil || a.Entity != nil:
-		ev = event{action: "entity.update", subject: "entity:"}
+		ev = record.Event{Action: "entity.update", Subject: "entity:"}
 		switch {
 		case a.Entity == nil:
-			ev.action = "entity.delete"
+			ev.Action = "entity.delete"
 		case b.Entity == nil || b.Entity.Created.IsZero():
-			ev.action = "entity.create"
+			ev.Action = "entity.create"
 		case a.Entity.equal(b.Entity):
-			ev.action = "entity.adopt"
+			ev.Action = "entity.adopt"
 		}
 		if b.Entity != nil {
-			ev.subject, ev.before = ev.subject+b.Entity.ID, b.Entity
+			ev.Subject, ev.Before = ev.Subject+b.Entity.ID, b.Entity
 		}
 		if a.Entity != nil {
-			ev.subject, ev.after = "entity:"+a.Entity.ID, a.Entity
+			ev.Subject, ev.After = "entity:"+a.Entity.ID, a.Entity
 		}
 	default:
-		ev = event{action: "limits.set"}
+		ev = record.Event{Action: "limits.set"}
 		switch {
 		case a.Limits == nil:
-			ev.action = "limits.delete"
+			ev.Action = "limits.delete"
 		case b.Limits != nil && a.Limits.equal(b.Limits):
-			ev.action = "limits.adopt"
+			ev.Action = "limits.adopt"
 		}
 		if b.Limits != nil {
-			ev.subject, ev.before = b.Limits.Scope.subject(), b.Limits
+			ev.Subject, ev.Before = b.Limits.Scope.subject(), b.Limits
 		}
 		if a.Limits != nil {
-			ev.subject, ev.after = a.Limits.Scope.subject(), a.Limits
+			ev.Subject, ev.After = a.Limits.Scope.subject(), a.Limits
 		}
 	}
 	return ev
-}
-
-// Validate reports what the limiter would reject in an entity, as a [*ConfigError]. It does not check that the parent
-// exists.
-func (e *Entity) Validate() error { return e.validate() }
-
-// Validate reports what the limiter would reject in a scope's limits, as a [*ConfigError].
-func (sl *ScopedLimits) Validate() error {
-	if err := sl.Scope.Validate(); err != nil {
-		return err
-	}
-	if err := sl.OnUnavailable.validate("on_unavailable"); err != nil {
-		return err
-	}
-	if err := sl.NearLimit.Validate(); err != nil {
-		return err
-	}
-	if sl.Scope != (Scope{}) && sl.NearLimit != nil {
-		return configErr("near_limit", "can be set only for the system")
-	}
-	if len(sl.Limits) == 0 && sl.settings() {
-		return nil
-	}
-	_, err := validateLimits(sl.Limits)
-	return err
-}
-
-// Validate reports what the limiter would reject in a scope, as a [*ConfigError].
-func (sc Scope) Validate() error { return sc.validate() }
-
-// Validate reports what the limiter would reject in a limit, as a [*ConfigError].
-func (l Limit) Validate() error {
-	_, err := l.validate()
-	return err
-}
-
-func hasChildren(id, child string) error {
-	return configErr("entity", "%q has children that stay, including %q: remove or move them first", id, child)
 }

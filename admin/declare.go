@@ -1,22 +1,24 @@
-package weir
+package admin
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
+	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
 // declaration is one call of Declare, with the steps collected for the next commit.
 type declaration struct {
-	core  *core
-	space string
-	errs  []error         // by change
-	nodes map[string]node // entities read since the last conflict
-	steps []step
-	size  int // of the next commit
+	catalog catalog
+	space   string
+	errs    []error         // by change
+	nodes   map[string]node // entities read since the last conflict
+	steps   []step
+	size    int // of the next commit
 }
 
 // step is what one change writes.
@@ -46,7 +48,7 @@ func (d *declaration) writes(ctx context.Context, ch *DeclaredChange) ([]store.W
 		n := ch.node(d.space, a.Entity)
 		var writes []store.Write
 		if n.rec.Parent != "" && (ch.Before.Entity == nil || ch.Before.Entity.Parent != n.rec.Parent) {
-			chain, err := d.chain(ctx, n.rec.Parent)
+			chain, err := d.catalog.chain(ctx, d.space, n.rec.Parent, d.nodes)
 			if err != nil {
 				return nil, err
 			}
@@ -56,35 +58,17 @@ func (d *declaration) writes(ctx context.Context, ch *DeclaredChange) ([]store.W
 		}
 		return append(writes, n.put()), nil
 	case a.Limits != nil:
-		lr := limitsRecord{a.Limits.Limits, a.Limits.OnUnavailable, a.Limits.NearLimit, a.Limits.Managed}
-		if len(lr.Limits) > 0 {
-			lr.Limits, _ = validateLimits(lr.Limits) // fills in bursts
+		lr := record.Limits{
+			OnUnavailable: string(a.Limits.OnUnavailable), NearLimit: a.Limits.NearLimit,
+			Managed: (*record.Managed)(a.Limits.Managed),
 		}
-		return []store.Write{put(a.Limits.Scope.key(d.space), ch.Before.Version, lr)}, nil
+		if len(a.Limits.Limits) > 0 {
+			lr.Limits, _ = validLimits(a.Limits.Limits) // the change was validated
+		}
+		return []store.Write{record.Put(a.Limits.Scope.key(d.space), ch.Before.Version, lr)}, nil
 	}
 	r := store.Record{Key: ch.Before.Limits.Scope.key(d.space), Version: ch.Before.Version}
-	return []store.Write{remove(r)}, nil
-}
-
-// chain is core.chain, but reads no entity twice.
-func (d *declaration) chain(ctx context.Context, id string) ([]node, error) {
-	var chain []node
-	for id != "" {
-		if len(chain) == MaxDepth {
-			return nil, tooDeep(chain[0].key.ID)
-		}
-		n, known := d.nodes[id]
-		if !known {
-			var err error
-			if n, err = d.core.node(ctx, d.space, id); err != nil {
-				return nil, err
-			}
-			d.nodes[id] = n
-		}
-		chain = append(chain, n)
-		id = n.rec.Parent
-	}
-	return chain, nil
+	return []store.Write{record.Remove(r)}, nil
 }
 
 // flush commits the collected steps. It drops a change whose record is not as it was read, and retries the others.
@@ -103,29 +87,18 @@ func (d *declaration) flush(ctx context.Context) {
 		d.steps, d.size = nil, 0
 		for _, st := range again {
 			if own := &st.writes[len(st.writes)-1]; own.Record.Key == conflict.Key {
-				d.errs[st.at] = fmt.Errorf("%w (%w)", conflict, ErrConflict)
+				d.errs[st.at] = fmt.Errorf("%w (%w)", conflict, weir.ErrConflict)
 			} else {
-				d.again(ctx, st)
+				d.add(ctx, st.at, st.change) // a parent may have changed
 			}
 		}
 	}
 	d.steps, d.size = nil, 0
 }
 
-// again collects a step anew: a parent may have changed.
-func (d *declaration) again(ctx context.Context, st step) {
-	writes, err := d.writes(ctx, st.change)
-	if err != nil {
-		d.errs[st.at] = err
-		return
-	}
-	d.size += len(writes) + 1
-	d.steps = append(d.steps, step{st.at, st.change, writes})
-}
-
 func (d *declaration) commit(ctx context.Context) error {
 	var writes []store.Write
-	var events []event
+	var events []record.Event
 	at := make(map[store.Key]int)
 	for _, st := range d.steps {
 		for _, w := range st.writes {
@@ -140,18 +113,18 @@ func (d *declaration) commit(ctx context.Context) error {
 		}
 		events = append(events, st.change.event())
 	}
-	return d.core.commit(ctx, d.space, events, writes...)
+	return d.catalog.commit(ctx, d.space, events, writes...)
 }
 
 // move gives an existing entity another parent, in commits of its own.
 func (d *declaration) move(ctx context.Context, at int, ch *DeclaredChange) {
 	n := ch.node(d.space, ch.After.Entity)
-	checks, err := d.core.place(ctx, &n, ch.Before.Entity.Parent)
+	checks, err := d.catalog.place(ctx, &n, ch.Before.Entity.Parent)
 	if err == nil {
-		err = d.core.commit(ctx, d.space, []event{ch.event()}, append(checks, n.put())...)
+		err = d.catalog.commit(ctx, d.space, []record.Event{ch.event()}, append(checks, n.put())...)
 	}
 	if errors.Is(err, store.ErrConflict) {
-		err = fmt.Errorf("%w (%w)", err, ErrConflict)
+		err = fmt.Errorf("%w (%w)", err, weir.ErrConflict)
 	}
 	d.errs[at] = err
 	clear(d.nodes)
@@ -166,13 +139,13 @@ type leaver struct {
 // maxLeavers is how many entities one commit removes, each with its event.
 const maxLeavers = store.MaxWrites / 2
 
-// remove removes entities like DeleteEntity does: it marks them first, so that no child can be added, and then looks
-// for children that were added before.
+// remove removes entities like [Entities.Delete] does: it marks them first, so that no child can be added, and then
+// looks for children that were added before.
 func (d *declaration) remove(ctx context.Context, all []leaver) {
 	for len(all) > 0 {
 		some := all[:min(len(all), maxLeavers)]
 		all = all[len(some):]
-		some = d.each(ctx, some, func(n *node) (store.Write, *event) {
+		some = d.each(ctx, some, func(n *node) (store.Write, *record.Event) {
 			if n.rec.Deleting {
 				return n.check(), nil
 			}
@@ -181,35 +154,38 @@ func (d *declaration) remove(ctx context.Context, all []leaver) {
 		})
 		var free []leaver
 		for _, v := range some {
-			page, err := d.core.list(ctx, store.Query{
+			page, err := d.catalog.list(ctx, store.Query{
 				Namespace: d.space, Kind: store.KindEntity, Parent: v.node.key.ID, Max: 1,
 			})
 			if err == nil && len(page.Records) > 0 {
 				v.node.rec.Deleting = false
-				err = d.core.commit(ctx, d.space, nil, v.node.put())
+				err = d.catalog.commit(ctx, d.space, nil, v.node.put())
 				if err == nil {
-					err = hasChildren(v.node.key.ID, page.Records[0].Key.ID)
+					err = configErr("entity", "%q has children that stay, including %q: remove or move them first",
+						v.node.key.ID, page.Records[0].Key.ID)
 				}
 			}
 			if d.errs[v.at] = err; err == nil {
 				free = append(free, v)
 			}
 		}
-		d.each(ctx, free, func(n *node) (store.Write, *event) {
+		d.each(ctx, free, func(n *node) (store.Write, *record.Event) {
 			e := n.entity()
-			ev := event{action: "entity.delete", subject: "entity:" + e.ID, before: e}
-			return remove(store.Record{Key: n.key, Version: n.version}), &ev
+			ev := record.Event{Action: "entity.delete", Subject: "entity:" + e.ID, Before: e}
+			return record.Remove(store.Record{Key: n.key, Version: n.version}), &ev
 		})
 	}
 }
 
 // each commits one write per entity together. It leaves out entities that have changed, and returns the others.
-func (d *declaration) each(ctx context.Context, some []leaver, write func(*node) (store.Write, *event)) []leaver {
+func (d *declaration) each(
+	ctx context.Context, some []leaver, write func(*node) (store.Write, *record.Event),
+) []leaver {
 	for len(some) > 0 {
 		next := make([]leaver, len(some))
 		copy(next, some)
 		var writes []store.Write
-		var events []event
+		var events []record.Event
 		for i := range next {
 			w, ev := write(&next[i].node)
 			if writes = append(writes, w); !w.Check {
@@ -219,7 +195,7 @@ func (d *declaration) each(ctx context.Context, some []leaver, write func(*node)
 				events = append(events, *ev)
 			}
 		}
-		err := d.core.commit(ctx, d.space, events, writes...)
+		err := d.catalog.commit(ctx, d.space, events, writes...)
 		if err == nil {
 			return next
 		}
@@ -231,7 +207,7 @@ func (d *declaration) each(ctx context.Context, some []leaver, write func(*node)
 			case !isConflict:
 				d.errs[v.at] = err
 			case v.node.key == conflict.Key:
-				d.errs[v.at] = fmt.Errorf("%w (%w)", conflict, ErrConflict)
+				d.errs[v.at] = fmt.Errorf("%w (%w)", conflict, weir.ErrConflict)
 			default:
 				rest = append(rest, v)
 			}

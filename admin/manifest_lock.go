@@ -1,0 +1,191 @@
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/record"
+	"github.com/weirlimits/weir/store"
+)
+
+// ManifestLock keeps others from applying the same manifest at the same time. It only saves them work that would be
+// refused: records changed by others are protected by the versions that [Manifests.Declare] asserts.
+type ManifestLock struct {
+	catalog catalog
+	space   string
+	ttl     time.Duration
+	m       manifestState
+}
+
+// manifestState is a manifest's record, decoded.
+type manifestState struct {
+	key     store.Key
+	version uint64
+	last    Revision
+	rec     record.Manifest
+}
+
+func (s *Manifests) read(ctx context.Context, space, name string) (manifestState, error) {
+	r, err := s.get(ctx, record.ManifestKey(space, name))
+	if err != nil {
+		return manifestState{}, err
+	}
+	return manifestOf(r)
+}
+
+func manifestOf(r store.Record) (manifestState, error) {
+	m := manifestState{key: r.Key, version: r.Version}
+	if r.Version != 0 {
+		if err := record.Decode(r, &m.rec); err != nil {
+			return m, err
+		}
+	}
+	m.last = Revision{r.Key.ID, m.rec.Revision, m.rec.Hash, m.rec.At, m.rec.By, m.rec.Summary}
+	return m, nil
+}
+
+// Lock takes the lock of a manifest for ttl, at least a second. If the process ends without [ManifestLock.Release],
+// others must wait until ttl has passed, by this process's clock.
+//
+// Errors: [*LockedError] while another process holds the lock, [*weir.ConfigError], [weir.ErrConflict],
+// [weir.ErrNotFound] if the namespace does not exist, store errors.
+func (s *Manifests) Lock(ctx context.Context, name string, ttl time.Duration) (*ManifestLock, error) {
+	if err := checkID("manifest", name); err != nil {
+		return nil, err
+	}
+	if ttl < time.Second {
+		return nil, configErr("ttl", "must be at least 1s: %s", ttl)
+	}
+	space, err := s.space(ctx)
+	if err != nil {
+		return nil, err
+	}
+	k := &ManifestLock{catalog: s.catalog, space: space, ttl: ttl}
+	err = policy.Retry(ctx, "lock of manifest "+strconv.Quote(name), func() (err error) {
+		if k.m, err = s.read(ctx, space, name); err != nil {
+			return err
+		}
+		if held := k.m.rec.Lock; held != nil && time.Now().Before(held.Until) {
+			return &LockedError{name, held.By, held.Until}
+		}
+		k.m.rec.Lock = &record.Lock{Token: rand.Text(), By: record.Principal(ctx)}
+		return k.extend(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// Last returns the manifest's last revision at the time the lock was taken. Its Revision is 0 if there is none.
+func (k *ManifestLock) Last() Revision { return k.m.last }
+
+// Extend makes the lock last for its ttl from now.
+//
+// Errors: [weir.ErrConflict] if the lock was lost, store errors.
+func (k *ManifestLock) Extend(ctx context.Context) error { return k.lost(k.extend(ctx)) }
+
+func (k *ManifestLock) extend(ctx context.Context) error {
+	k.m.rec.Lock.Until = record.Stamp().Add(k.ttl)
+	return k.put(ctx, nil)
+}
+
+// put writes the manifest's record. The lock relies on nobody else having written it since.
+func (k *ManifestLock) put(ctx context.Context, events []record.Event, more ...store.Write) error {
+	err := k.catalog.commit(ctx, k.space, events, append(more, record.Put(k.m.key, k.m.version, k.m.rec))...)
+	if err == nil {
+		k.m.version++
+	}
+	return err
+}
+
+// Rollout returns the state stored by [ManifestLock.SetRollout]; nil if no rollout is in progress.
+func (k *ManifestLock) Rollout() json.RawMessage { return k.m.rec.Rollout }
+
+// SetRollout stores the state of a gradual rollout with the manifest, for the next holder of the lock. The state is at
+// most 200 KiB; nil removes it, and so does Record. SetRollout makes the lock last for its ttl from now.
+//
+// Errors: [*weir.ConfigError], [weir.ErrConflict] if the lock was lost, store errors.
+func (k *ManifestLock) SetRollout(ctx context.Context, state json.RawMessage) error {
+	if len(state) > maxRollout {
+		return configErr("rollout", "of %d bytes is too large: roll out fewer changes at a time", len(state))
+	}
+	if k.m.rec.Lock == nil {
+		return fmt.Errorf("keep a rollout: the lock was released: %w", weir.ErrConflict)
+	}
+	k.m.rec.Rollout = state
+	return k.lost(k.extend(ctx))
+}
+
+const maxRollout = 200 << 10
+
+// Record adds a revision that was applied to the end, and releases the lock. It sets Manifest, Revision, At and By.
+//
+// Errors: [weir.ErrConflict] if the lock was lost, store errors.
+func (k *ManifestLock) Record(ctx context.Context, rev Revision, text []byte) (Revision, error) {
+	if k.m.rec.Lock == nil {
+		return rev, fmt.Errorf("record a revision: the lock was released: %w", weir.ErrConflict)
+	}
+	last := k.m.last
+	rev.Manifest, rev.Revision, rev.At, rev.By = k.m.key.ID, last.Revision+1, record.Stamp(), record.Principal(ctx)
+	parts, err := putText(ctx, k.catalog, k.space, rev.Manifest, rev.Revision, text)
+	if err != nil {
+		return rev, err
+	}
+	k.m.rec = record.Manifest{Revision: rev.Revision, Hash: rev.Hash, At: rev.At, By: rev.By, Summary: rev.Summary}
+	ev := record.Event{Action: "manifest.apply", Subject: "manifest:" + rev.Manifest, After: rev}
+	if last.Revision > 0 {
+		ev.Before = last
+	}
+	key := record.RevisionKey(k.space, rev.Manifest, rev.Revision)
+	rr := record.Revision{Hash: rev.Hash, At: rev.At, By: rev.By, Summary: rev.Summary, Parts: parts}
+	return rev, k.lost(k.put(ctx, []record.Event{ev}, record.Put(key, 0, rr)))
+}
+
+// Release releases the lock. After Record it does nothing.
+//
+// Errors: [weir.ErrConflict] if the lock was lost, store errors.
+func (k *ManifestLock) Release(ctx context.Context) error {
+	if k.m.rec.Lock == nil {
+		return nil
+	}
+	if k.m.rec.Lock = nil; k.m.rec.Revision == 0 && k.m.rec.Rollout == nil {
+		r := store.Record{Key: k.m.key, Version: k.m.version}
+		return k.lost(k.catalog.commit(ctx, k.space, nil, record.Remove(r)))
+	}
+	return k.lost(k.put(ctx, nil))
+}
+
+func (k *ManifestLock) lost(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, store.ErrConflict):
+		return fmt.Errorf("the lock of manifest %q was lost: %w", k.m.key.ID, weir.ErrConflict)
+	}
+	return fmt.Errorf("lock of manifest %q: %w", k.m.key.ID, err)
+}
+
+// LockedError reports that another process is applying the manifest.
+type LockedError struct {
+	Manifest string
+	By       string    // the holder of the lock; see WithPrincipal
+	Until    time.Time // when the lock expires
+}
+
+// Error names the manifest, the holder of the lock, and when it expires.
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("manifest %q is being applied by %s: retry when they are done, or at %s when the lock expires",
+		e.Manifest, strings.TrimSpace(e.By), e.Until.UTC().Format(time.RFC3339))
+}
+
+// Is reports whether target is [weir.ErrConflict].
+func (e *LockedError) Is(target error) bool { return target == weir.ErrConflict }
