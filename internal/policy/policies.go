@@ -25,7 +25,7 @@ type policies struct {
 }
 
 // Entry is a policy's entry in the map. With many keys, it is outside the processor's caches at every decision. What
-// the fast path of Allow needs is therefore in the entry, on one cache line, and what the entry refers to, except the
+// Allow needs is therefore in the entry, on one cache line, and what the entry refers to, except the
 // bucket, is shared between entities.
 type Entry struct {
 	entity     string
@@ -34,7 +34,7 @@ type Entry struct {
 	Bucket     atomic.Value  // where a store in the process keeps the only bucket
 	Single     *store.Charge // of the policy
 	Policy     *Policy
-	expires    uint32        // in ticks; after this, the fast path is not used
+	expires    uint32        // in ticks; from here on, the entry needs a closer look
 	generation atomic.Uint32 // low bits of the namespace's generation at which the policy was valid
 	stripe     uint8         // of the counter of hits
 }

@@ -27,6 +27,10 @@ func (e *NoLimitsError) Error() string {
 //
 // Other errors: [*record.FieldError], [*NoLimitsError], [ErrNotFound] if the namespace does not exist, store errors.
 func (n *Namespace) Resolve(ctx context.Context, entity, resource string, own bool) (*Policy, error) {
+	if e := n.fresh(entity, resource, own); e != nil {
+		n.Hit(e)
+		return e.Policy, e.Policy.usable()
+	}
 	now := n.elapsed()
 	s, err := n.lookUp(ctx, now)
 	if err != nil {
@@ -51,17 +55,27 @@ func (n *Namespace) Resolve(ctx context.Context, entity, resource string, own bo
 // Cached returns the entry of a cached policy with Requests that charge one limit of one bucket; nil if there is none
 // that is certainly valid. If it is used, the caller must call Hit.
 func (n *Namespace) Cached(entity, resource string) *Entry {
+	if e := n.fresh(entity, resource, true); e != nil && e.Single != nil {
+		return e
+	}
+	return nil
+}
+
+// fresh returns the entry of a cached policy that is valid even if the coarse clock is a tick behind; nil if there is
+// none.
+func (n *Namespace) fresh(entity, resource string, own bool) *Entry {
+	now := n.clock.read(n.start)
 	s := n.pinned
 	if s == nil {
 		f := n.found.Load()
-		if f == nil || f.registry != n.registry.Load() || n.elapsed() >= f.until {
+		if f == nil || f.registry != n.registry.Load() || int64(now+1)*tick >= f.until {
 			return nil
 		}
 		s = f.state
 	}
 	generation := uint32(s.generation.Load())
-	e := s.full.find(entity, resource)
-	if e == nil || e.Single == nil || n.clock.read(n.start) >= e.expires || e.generation.Load() != generation {
+	e := s.policies(own).find(entity, resource)
+	if e == nil || now >= e.expires || e.generation.Load() != generation {
 		return nil
 	}
 	return e

@@ -119,7 +119,7 @@ func (t *Table) lockSettle(debits []store.Debit) ([]*Bucket, error) {
 		b, err := t.lock(debits[0].Bucket, forcing(&debits[0]))
 		return []*Bucket{b}, err
 	}
-	return t.lockAll(debits, forcing)
+	return t.lockAll(debits, nil, forcing)
 }
 
 func forcing(d *store.Debit) bool {

@@ -12,17 +12,17 @@ func (t *Table) Take(take store.Take) (store.Outcome, Tickets, error) {
 	if err := checkTake(take.Debits); err != nil {
 		return store.Outcome{}, Tickets{}, err
 	}
-	var one [1]*Bucket
-	bs := one[:]
+	var room [4]*Bucket
+	bs := room[:1]
 	if len(take.Debits) == 1 {
 		b, err := t.lock(take.Debits[0].Bucket, true)
 		if err != nil {
 			return store.Outcome{}, Tickets{}, err
 		}
-		one[0] = b
+		bs[0] = b
 	} else {
 		var err error
-		if bs, err = t.lockAll(take.Debits, always); err != nil {
+		if bs, err = t.lockAll(take.Debits, room[:], always); err != nil {
 			return store.Outcome{}, Tickets{}, err
 		}
 	}
@@ -148,8 +148,8 @@ func (op *operation) levels(debits []store.Debit, bs []*Bucket, allowed bool) []
 }
 
 // lockAll locks the buckets of several debits in the order of their keys, and returns them in the order of the
-// debits. A bucket that does not exist and must not be created is nil.
-func (t *Table) lockAll(debits []store.Debit, create func(*store.Debit) bool) ([]*Bucket, error) {
+// debits, in room if it suffices. A bucket that does not exist and must not be created is nil.
+func (t *Table) lockAll(debits []store.Debit, room []*Bucket, create func(*store.Debit) bool) ([]*Bucket, error) {
 	order := make([]int, len(debits))
 	for i := range order {
 		order[i] = i
@@ -160,7 +160,11 @@ func (t *Table) lockAll(debits []store.Debit, create func(*store.Debit) bool) ([
 			return nil, store.ErrDuplicateBucket
 		}
 	}
-	bs := make([]*Bucket, len(debits))
+	bs := room
+	if len(debits) > len(bs) {
+		bs = make([]*Bucket, len(debits))
+	}
+	bs = bs[:len(debits)]
 	for {
 		// Hold no bucket locks while looking up or creating buckets, which takes the shards' locks.
 		for i := range debits {
