@@ -1,5 +1,5 @@
 #!/bin/sh
-# Demonstrates weir: builds it, serves a new store, drives it over HTTP, and replays an access log. Needs only Go.
+# Demonstrates weir: builds it, serves a new store, drives it over HTTP, and replays an access log. Needs Go and curl.
 # LOG=FILE replays another log.
 set -eu
 case ${LOG:-} in
@@ -38,7 +38,6 @@ run() {
 
 echo "building .bin/weir"
 CGO_ENABLED=0 "${GO:-go}" build -trimpath -tags "$tags" -o .bin/weir ./cmd/weir
-"${GO:-go}" build -o "$data/drive" ./internal/demo
 
 # Neither use nor change the user's own configuration.
 for name in $(env | sed -n 's/^\(WEIR_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
@@ -69,7 +68,56 @@ while [ -z "$address" ]; do
 done
 echo "serving $address"
 
-"$data/drive" "$address"
+# call sends a request: STATUS METHOD PATH [BODY]. It fails if the answer has another status, and leaves it in $data/answer.
+call() {
+	got=$(curl -sS -m 10 -o "$data/answer" -w '%{http_code}' -X "$2" -H 'Content-Type: application/json' \
+		${4:+-d "$4"} "$address$3")
+	if [ "$got" != "$1" ]; then
+		echo "$2 $3: status $got, want $1: $(cat "$data/answer")" >&2
+		exit 1
+	fi
+}
+# member prints a text of the last answer, or of a file.
+member() { sed -n 's/.*"'"$1"'": *"\([^"]*\)".*/\1/p' "${2:-$data/answer}"; }
+# burst sends N requests of an entity at once, and leaves the answers in $data/burst.*.
+burst() {
+	title "$2 requests of $1 at once, rpm=1 tpm=400 each"
+	rm -f "$data"/burst.*
+	pids=
+	for i in $(seq "$2"); do
+		curl -sS -m 10 -i -o "$data/burst.$i" -H 'Content-Type: application/json' "$address/v1/acquire" \
+			-d '{"entity":"'"$1"'","resource":"gpt-4","tokens":{"rpm":1,"tpm":400}}' &
+		pids="$pids $!"
+	done
+	for pid in $pids; do wait "$pid"; done
+	admitted=$(grep -l '^HTTP/1.1 200' "$data"/burst.* | wc -l)
+	printf '  admitted %d, refused %d\n' "$admitted" "$(($2 - admitted))"
+	for refusal in $(grep -l '^HTTP/1.1 429' "$data"/burst.* | head -n 1); do
+		printf '  429, %s\n  %s\n' "$(tr -d '\r' <"$refusal" | grep -i '^retry-after')" "$(member detail "$refusal")"
+	done
+}
+left() { run watch key-alice gpt-4 --server "$address" --once; }
+
+burst key-alice 25
+leases=$(for f in $(grep -l '^HTTP/1.1 200' "$data"/burst.*); do member lease "$f"; done)
+# shellcheck disable=SC2086 # the leases are words
+set -- $leases
+burst key-bob 5
+
+title "one request used 700 tokens, not 400: adjust it"
+left
+call 200 POST "/v1/leases/$1/adjust" '{"tokens":{"tpm":300}}'
+echo "  adjusted tpm +300"
+call 204 POST "/v1/leases/$(member lease)/commit"
+echo "  committed"
+left
+
+title "another request failed: roll it back"
+call 204 POST "/v1/leases/$2/rollback"
+echo "  rolled back rpm 1, tpm 400"
+left
+call 409 POST "/v1/leases/$2/rollback"
+echo "  sent twice: 409, $(member detail)"
 
 title "stop it: the store is written and closed, and can be inspected"
 kill -INT "$server"
