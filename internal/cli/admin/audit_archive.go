@@ -4,53 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
-	awsconfig "github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/aws/archive"
-	"github.com/weirlimits/weir/internal/aws/archive/s3bucket"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/store"
 )
-
-// openArchive returns the archive at an address: s3://BUCKET/PREFIX, file:///FOLDER or a folder.
-func openArchive(ctx context.Context, address string) (archive.Bucket, error) {
-	if rest, ok := strings.CutPrefix(address, "s3://"); ok {
-		name, prefix, _ := strings.Cut(rest, "/")
-		if name == "" {
-			return nil, kit.Usagef("archive %q names no bucket: write s3://BUCKET/PREFIX", address)
-		}
-		cfg, err := awsconfig.LoadDefaultConfig(ctx)
-		if err != nil {
-			return nil, err
-		}
-		// S3 emulators have no host name per bucket.
-		return s3bucket.New(s3.NewFromConfig(cfg, func(o *s3.Options) {
-			o.UsePathStyle = o.BaseEndpoint != nil
-		}), name, prefix), nil
-	}
-	if strings.HasPrefix(address, "file:") {
-		u, err := url.Parse(address)
-		if err != nil || u.Host != "" || u.Path == "" {
-			return nil, kit.Usagef("archive %q is not file:///FOLDER", address)
-		}
-		return archive.Dir(u.Path), nil
-	}
-	if scheme, _, ok := strings.Cut(address, "://"); ok || address == "" {
-		return nil, kit.Usagef("archive %q: unknown scheme %q: use s3://BUCKET/PREFIX or a folder", address, scheme)
-	}
-	return archive.Dir(address), nil
-}
 
 // auditArchive configures the archiving of events.
 type auditArchive struct {
@@ -68,7 +35,7 @@ repeated run writes the same objects; use --since to skip older days.
 If the table has an aggregator function, the function archives events as they expire.`,
 		Example: "  weir audit archive --to s3://weir-archive --since 48h\n  weir audit archive --to ./archive",
 	}, func(ctx context.Context, q *auditArchive) error {
-		b, err := openArchive(ctx, q.To)
+		b, err := stores.OpenArchive(ctx, q.To)
 		if err != nil {
 			return err
 		}
@@ -130,7 +97,7 @@ func listArchived(ctx context.Context, a *kit.Run, flags *auditQuery) error {
 	if flags.Archive == "" {
 		return kit.Usage(errors.New("--from and --to are only for an archive: add --archive"))
 	}
-	b, err := openArchive(ctx, flags.Archive)
+	b, err := stores.OpenArchive(ctx, flags.Archive)
 	if err != nil {
 		return err
 	}

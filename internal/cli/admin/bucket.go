@@ -94,7 +94,7 @@ may drop a bucket that is full again, along with its debited and returned totals
 type bucketSplit struct {
 	api.BucketKey
 
-	Into int `json:"into"`
+	Into int `json:"into" values:"1,2,4,8,16,32,64"`
 }
 
 // bucketItems is the number of items that a bucket is split into.
@@ -119,9 +119,6 @@ is written more often than one item can be: do it beforehand for load that is kn
 Items are never merged.`,
 		Example: "  weir bucket split key-alice gpt-4 --into 8",
 	}, func(ctx context.Context, q *bucketSplit) error {
-		if q.Into < 0 || q.Into > 64 || q.Into&(q.Into-1) != 0 {
-			return kit.Usagef("--into: %d is not a power of two, at most 64", q.Into)
-		}
 		return r.With(stores.Existing, func(lim *weir.Limiter) error {
 			st, ok := r.Opened.(splitter)
 			if !ok {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -288,11 +289,9 @@ func printShares(ctx context.Context, a *kit.Run, r cells.Registry) error {
 		s.Namespaces = append(s.Namespaces, n)
 	}
 	return a.Print(s, func() {
-		leader := s.Leader
-		if leader == "" {
-			leader = "no cell"
-		}
-		a.Out.Printf("%s, by %s parts; epoch %d, led by %s\n", s.Mode, s.Weights, s.Epoch, leader)
+		a.Out.Printf(
+			"%s, by %s parts; epoch %d, led by %s\n", s.Mode, s.Weights, s.Epoch, cmp.Or(s.Leader, "no cell"),
+		)
 		if len(v.Cells) == 0 {
 			a.Out.Println("no cells")
 			return

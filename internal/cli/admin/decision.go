@@ -1,8 +1,8 @@
 package admin
 
 import (
-	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/cli/kit"
@@ -65,12 +65,9 @@ func limitOf(s weir.LimitStatus) weir.Limit {
 
 // period returns the period as in a limit's text form, such as "min".
 func period(l weir.Limit) string {
-	text, err := json.Marshal(l)
-	var parts struct{ Period string }
-	if err != nil || json.Unmarshal(text, &parts) != nil {
-		return l.Period.String()
-	}
-	return parts.Period
+	_, text, _ := strings.Cut(l.String(), "/")
+	text, _, _ = strings.Cut(text, ":") // the burst
+	return text
 }
 
 // printDecision prints the outcome of a request and a table of its limits. For a refusal the caller also returns an

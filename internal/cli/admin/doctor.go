@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -57,10 +58,7 @@ func doctor(ctx context.Context, a *kit.Run, flags *doctorFlags) error {
 	if view.Findings, err = stores.Inspect(ctx, a.Store, create); err != nil {
 		return err
 	}
-	view.OK = true
-	for _, f := range view.Findings {
-		view.OK = view.OK && f.OK
-	}
+	view.OK = !slices.ContainsFunc(view.Findings, func(f stores.Finding) bool { return !f.OK })
 	if err := a.Print(view, func() { kit.Findings(a, view) }); err != nil {
 		return err
 	}

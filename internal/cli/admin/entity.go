@@ -12,7 +12,8 @@ import (
 )
 
 var entity = kit.Columns([]kit.Column[admin.Entity]{
-	{Name: "id"}, {Name: "name"}, {Name: "parent"}, {Name: "cascade"}, {Name: "created"}, {Name: "metadata", Long: true},
+	{Name: "id"}, {Name: "name"}, {Name: "parent"}, {Name: "cascade"}, {Name: "created"},
+	{Name: "metadata", Long: true},
 })
 
 // EntityCmd returns the command weir entity.

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -118,14 +119,14 @@ type budgetView struct {
 }
 
 func (w *watch) run(ctx context.Context, every time.Duration, once bool) error {
-	for t := time.NewTicker(every); ; {
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
 		if err := w.look(ctx, !once && w.Out.Terminal); err != nil || once {
-			t.Stop()
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			t.Stop()
 			return nil // an interrupt is the normal end of a watch
 		case <-t.C:
 		}
@@ -187,11 +188,7 @@ func (w *watch) tables(view governor.FleetView, budgets []budgetView) {
 		w.Out.Println("no workers")
 		return
 	}
-	leader := view.Leader
-	if leader == "" {
-		leader = "no worker"
-	}
-	w.Out.Println(fmt.Sprintf("epoch %d, led by %s", view.Epoch, leader))
+	w.Out.Println(fmt.Sprintf("epoch %d, led by %s", view.Epoch, cmp.Or(view.Leader, "no worker")))
 	for _, b := range budgets {
 		w.Out.Println()
 		w.Out.Println(fmt.Sprintf("%s: limit %g/s, shared %.4g, used %.4g", b.Budget, b.Limit, b.Shared, b.Used))

@@ -46,15 +46,11 @@ func (p *limitsPicture) read(data []byte) error {
 	}
 	for i := range event.Limits {
 		l := &event.Limits[i]
-		text, err := json.Marshal(map[string]any{
-			"name": l.Limit, "amount": l.Amount, "period": l.Period, "burst": l.Burst,
-		})
-		if err == nil {
-			err = json.Unmarshal(text, &l.parsed)
-		}
+		limit, err := weir.ParseLimit(fmt.Sprintf("%s:%d/%s:%d", l.Limit, l.Amount, l.Period, l.Burst))
 		if err != nil {
 			return err
 		}
+		l.parsed = limit
 	}
 	p.at, p.heard, p.limits = event.At, time.Now(), event.Limits
 	return nil
