@@ -23,7 +23,8 @@ func owedScenarios() []scenario {
 // owing returns limits of which a token is owed for a second, and for an hour, a day and a year.
 func owing() []*store.Limit {
 	return []*store.Limit{
-		per("rps", 1, time.Second), per("rph", 1, time.Hour), per("rpd", 1, 24*time.Hour), per("rpy", 1, 365*24*time.Hour),
+		per("rps", 1, time.Second), per("rph", 1, time.Hour), per("rpd", 1, 24*time.Hour),
+		per("rpy", 1, 365*24*time.Hour),
 	}
 }
 
