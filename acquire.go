@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/store"
 )
 
 // Acquire spends the request's tokens, from the entity and from every parent that its chain charges, all or none, in
@@ -18,7 +19,7 @@ import (
 // not answer and on_unavailable is deny, the context's error, [ErrClosed].
 func (l *Limiter) Acquire(ctx context.Context, req Request) (*Lease, error) {
 	parts := [1]part{{req: req}}
-	if err := l.decide(ctx, parts[:]); err != nil {
+	if err := decide(ctx, l, parts[:]); err != nil {
 		return nil, err
 	}
 	return parts[0].lease, nil
@@ -38,7 +39,7 @@ func (l *Limiter) AcquireAll(ctx context.Context, reqs []Request) ([]*Lease, err
 	for i := range reqs {
 		parts[i] = part{req: reqs[i], nth: i + 1}
 	}
-	if err := l.decide(ctx, parts); err != nil {
+	if err := decide(ctx, l, parts); err != nil {
 		return nil, err
 	}
 	leases := make([]*Lease, len(parts))
@@ -59,7 +60,7 @@ func (l *Limiter) Allow(ctx context.Context, entity, resource string) (bool, err
 		return allowed, nil
 	}
 	parts := [1]part{{req: Request{Entity: entity, Resource: resource}, allow: true}}
-	err := l.decide(ctx, parts[:])
+	err := decide(ctx, l, parts[:])
 	if err == errRefused { //nolint:errorlint // it is never wrapped
 		return false, nil
 	}
@@ -106,6 +107,45 @@ func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allo
 		f(ctx, ev)
 	}
 	return allowed, true
+}
+
+// Wait is like [Limiter.Acquire], but when a limit refuses, it waits until the request is admitted. Waiters on a bucket
+// are served first come, first served, within this process; requests that do not wait may still be admitted before
+// them.
+//
+// If ctx has a deadline that cannot be met, given the waiters ahead, Wait fails at once with an error that is both an
+// [*ExceededError] and context.DeadlineExceeded. If ctx ends while it waits, Wait returns ctx's error.
+func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
+	if err := req.OnUnavailable.validate("on_unavailable"); err != nil {
+		return nil, err
+	}
+	parts := [1]part{{req: req}}
+	pt := &parts[0]
+	if err := pt.resolveKnown(ctx, l); err != nil {
+		pt.failed = err
+		if err := decide(ctx, l, parts[:]); err != nil {
+			return nil, err
+		}
+		return pt.lease, nil
+	}
+	err := pt.prepare(l)
+	if err != nil && pt.policy.UsesBroaderLimits { // it is not known whether the request can ever pass
+		lease, err := l.Acquire(ctx, req)
+		if errors.Is(err, ErrExceeded) { // now it is known
+			return l.Wait(ctx, req)
+		}
+		return lease, err
+	}
+	if err != nil {
+		return nil, err // a request that can never pass does not queue
+	}
+	w := l.queues.newWaiter(pt.debits, pt.lease.asked())
+	defer l.queues.leave(w)
+	for {
+		if lease, done, err := w.try(ctx, l, req); done || err != nil {
+			return lease, err
+		}
+	}
 }
 
 // Do acquires a lease and runs f with it. It commits when f returns nil, and rolls back when f returns an error or
@@ -172,4 +212,35 @@ func (l *Limiter) Adjust(ctx context.Context, req Request) error {
 	}
 	maps.Copy(delta, req.Tokens)
 	return lease.Adjust(ctx, delta)
+}
+
+// Available returns what an entity can spend on a resource now. It writes nothing, and its result may be out of date as
+// soon as it returns: to spend, use [Limiter.Acquire].
+//
+// Errors: those of [Limiter.Acquire], except refusals. Store errors are returned as they are, regardless of
+// on_unavailable.
+func (l *Limiter) Available(ctx context.Context, entity, resource string) (Availability, error) {
+	p, err := l.resolve(ctx, &Request{Entity: entity, Resource: resource})
+	if p == nil || err != nil && !errors.Is(err, policy.ErrShareExpired) {
+		return Availability{}, err
+	}
+	buckets := make([]store.Bucket, len(p.Targets))
+	for i := range p.Targets {
+		buckets[i] = p.Targets[i].Bucket
+	}
+	snap, err := l.store.Peek(ctx, buckets...)
+	if err != nil {
+		return Availability{}, err
+	}
+	av := Availability{At: snap.At}
+	now := nanosOf(snap.At)
+	for i := range p.Targets {
+		t := &p.Targets[i]
+		for j := range t.Limits {
+			c := store.Charge{Limit: &t.Limits[j], Shadow: t.Shadow.Has(j)}
+			level := levelNow(c, &snap.States[i], now)
+			av.Statuses = append(av.Statuses, statusOf(t.Bucket.Entity, resource, originIn(t), c, level, now))
+		}
+	}
+	return av, nil
 }

@@ -1,12 +1,9 @@
 package weir
 
 import (
-	"context"
-	"errors"
 	"time"
 
 	"github.com/weirlimits/weir/internal/clock"
-	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -14,37 +11,6 @@ import (
 type Availability struct {
 	At       time.Time
 	Statuses []LimitStatus // every limit that applies: the entity's, then its parents'
-}
-
-// Available returns what an entity can spend on a resource now. It writes nothing, and its result may be out of date as
-// soon as it returns: to spend, use [Limiter.Acquire].
-//
-// Errors: those of [Limiter.Acquire], except refusals. Store errors are returned as they are, regardless of
-// on_unavailable.
-func (l *Limiter) Available(ctx context.Context, entity, resource string) (Availability, error) {
-	p, err := l.resolve(ctx, &Request{Entity: entity, Resource: resource})
-	if p == nil || err != nil && !errors.Is(err, policy.ErrShareExpired) {
-		return Availability{}, err
-	}
-	buckets := make([]store.Bucket, len(p.Targets))
-	for i := range p.Targets {
-		buckets[i] = p.Targets[i].Bucket
-	}
-	snap, err := l.store.Peek(ctx, buckets...)
-	if err != nil {
-		return Availability{}, err
-	}
-	av := Availability{At: snap.At}
-	now := nanosOf(snap.At)
-	for i := range p.Targets {
-		t := &p.Targets[i]
-		for j := range t.Limits {
-			c := store.Charge{Limit: &t.Limits[j], Shadow: t.Shadow.Has(j)}
-			level := levelNow(c, &snap.States[i], now)
-			av.Statuses = append(av.Statuses, statusOf(t.Bucket.Entity, resource, originIn(t), c, level, now))
-		}
-	}
-	return av, nil
 }
 
 // levelNow returns a limit's level as the next debit will find it, and whether it would refuse the charge. If the

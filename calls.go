@@ -66,14 +66,6 @@ func (k *call) end(err error) error {
 	return err
 }
 
-// decideWithin bounds a decision with all its calls; for a store that never waits, it does nothing.
-func (l *Limiter) decideWithin(ctx context.Context) (context.Context, context.CancelFunc) {
-	if l.inProcess != nil {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, l.cfg.DecideWithin)
-}
-
 // Take implements [store.Store].
 func (c *calls) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
 	if c.called == nil {

@@ -49,7 +49,7 @@ const maxStale = 4
 var errRefused = errors.New("refused")
 
 // decide decides over parts, all or none. All verbs that spend tokens end here, except for the fast path of Allow.
-func (l *Limiter) decide(ctx context.Context, parts []part) error {
+func decide(ctx context.Context, l *Limiter, parts []part) error {
 	d := decision{lim: l, began: l.beginning()}
 	cause, err := d.check(ctx, parts)
 	if err == nil && cause == nil {
@@ -110,7 +110,7 @@ func (d *decision) ask(ctx context.Context, parts []part) (cause, err error) {
 			}
 		}
 		if !errors.Is(err, store.ErrStaleLimits) || try == maxStale {
-			return l.answered(ctx, call, err)
+			return d.answered(ctx, call, err)
 		}
 		for i := range parts {
 			parts[i].policy.Forget()
@@ -172,7 +172,7 @@ func (d *decision) without(parts []part, cause error) error {
 			pt.policy = l.policies.Known(pt.req.Entity, pt.req.Resource, pt.req.usesOwn())
 		}
 		pt.debits = nil
-		switch l.onUnavailable(&pt.req, pt.policy) {
+		switch d.onUnavailable(&pt.req, pt.policy) {
 		case OnUnavailableAllow:
 			pt.admit(l, cause)
 		case OnUnavailableLocal:
@@ -459,16 +459,4 @@ func (le *Lease) unknown(limit string) error {
 	}
 	return configErr("tokens."+limit, "no limit of entity %q on resource %q has this name; its limits are %q",
 		le.policy.Entity, le.policy.Resource, have)
-}
-
-// countDegraded counts a request that was admitted without the store.
-func (l *Limiter) countDegraded(req *Request) {
-	if id := l.policies.LastID(); id != "" { // otherwise the namespace is not known
-		l.meter.Request(store.Bucket{Namespace: id, Entity: req.Entity, Resource: req.Resource}, time.Now(), false)
-	}
-}
-
-// countRefusal counts a refusal of Allow.
-func (l *Limiter) countRefusal(p *policy.Policy) {
-	l.meter.RefusedOne(&p.Refused, p.Bucket(), p.Single)
 }

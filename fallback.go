@@ -13,16 +13,16 @@ import (
 
 // answered reports the result of a call to the store, and sorts its error. An ended context, a mistake, or a missing
 // share of the cell mean nothing for the store.
-func (l *Limiter) answered(ctx context.Context, call outage.Call, failed error) (cause, err error) {
+func (d *decision) answered(ctx context.Context, call outage.Call, failed error) (cause, err error) {
 	if failed == nil {
-		l.outage.End(call, outage.Succeeded)
+		d.lim.outage.End(call, outage.Succeeded)
 		return nil, nil
 	}
 	cause, err = storeFailure(ctx, failed)
 	if cause != nil && !errors.Is(cause, policy.ErrShareExpired) {
-		l.outage.End(call, outage.Failed)
+		d.lim.outage.End(call, outage.Failed)
 	} else {
-		l.outage.End(call, outage.Unknown)
+		d.lim.outage.End(call, outage.Unknown)
 	}
 	return cause, err
 }
@@ -54,14 +54,14 @@ func unknownLimits(entity, resource string, cause error) error {
 }
 
 // onUnavailable returns how to decide a request without the store.
-func (l *Limiter) onUnavailable(req *Request, p *policy.Policy) OnUnavailable {
+func (d *decision) onUnavailable(req *Request, p *policy.Policy) OnUnavailable {
 	switch {
 	case req.OnUnavailable != OnUnavailableDefault:
 		return req.OnUnavailable
 	case p != nil:
 		return OnUnavailable(p.OnUnavailable)
 	}
-	return OnUnavailable(l.policies.KnownMode(req.Entity, req.Resource, req.usesOwn()))
+	return OnUnavailable(d.lim.policies.KnownMode(req.Entity, req.Resource, req.usesOwn()))
 }
 
 // storeFailure sorts an error: cause is the store's failure, for which on_unavailable decides; err is returned to the

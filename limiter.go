@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/internal/outage"
@@ -122,4 +123,39 @@ func resolveError(err error) error {
 		return &unavailableError{err}
 	}
 	return publicError(err)
+}
+
+// decideWithin bounds a decision with all its calls; for a store that never waits, it does nothing.
+func (l *Limiter) decideWithin(ctx context.Context) (context.Context, context.CancelFunc) {
+	if l.inProcess != nil {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, l.cfg.DecideWithin)
+}
+
+// beginning returns the start time of a decision if an observer wants its duration.
+func (l *Limiter) beginning() (began time.Time) {
+	if l.cfg.Observer.Decided != nil {
+		began = time.Now()
+	}
+	return began
+}
+
+// debited hands debits under a policy to the meter's tap.
+func (l *Limiter) debited(debits []store.Debit, p *policy.Policy) {
+	if l.meter.Tapped() {
+		l.meter.Debited(l.Namespace(), debits, p.Share.Num, p.Share.Den)
+	}
+}
+
+// countDegraded counts a request that was admitted without the store.
+func (l *Limiter) countDegraded(req *Request) {
+	if id := l.policies.LastID(); id != "" { // otherwise the namespace is not known
+		l.meter.Request(store.Bucket{Namespace: id, Entity: req.Entity, Resource: req.Resource}, time.Now(), false)
+	}
+}
+
+// countRefusal counts a refusal of Allow.
+func (l *Limiter) countRefusal(p *policy.Policy) {
+	l.meter.RefusedOne(&p.Refused, p.Bucket(), p.Single)
 }

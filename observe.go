@@ -5,7 +5,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -150,21 +149,6 @@ type CalledEvent struct {
 	Op   string // "take", "settle", "peek", "get", "commit", "list", "buckets", "forget", "usage", "count"
 	Took time.Duration
 	Err  error
-}
-
-// beginning returns the start time of a decision if an observer wants its duration.
-func (l *Limiter) beginning() (began time.Time) {
-	if l.cfg.Observer.Decided != nil {
-		began = time.Now()
-	}
-	return began
-}
-
-// debited hands debits under a policy to the meter's tap.
-func (l *Limiter) debited(debits []store.Debit, p *policy.Policy) {
-	if l.meter.Tapped() {
-		l.meter.Debited(l.Namespace(), debits, p.Share.Num, p.Share.Den)
-	}
 }
 
 func (le *Lease) reportAdjusted(ctx context.Context, debits []store.Debit) {

@@ -12,47 +12,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Wait is like [Limiter.Acquire], but when a limit refuses, it waits until the request is admitted. Waiters on a bucket
-// are served first come, first served, within this process; requests that do not wait may still be admitted before
-// them.
-//
-// If ctx has a deadline that cannot be met, given the waiters ahead, Wait fails at once with an error that is both an
-// [*ExceededError] and context.DeadlineExceeded. If ctx ends while it waits, Wait returns ctx's error.
-func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
-	if err := req.OnUnavailable.validate("on_unavailable"); err != nil {
-		return nil, err
-	}
-	parts := [1]part{{req: req}}
-	pt := &parts[0]
-	if err := l.resolveKnown(ctx, pt); err != nil {
-		pt.failed = err
-		if err := l.decide(ctx, parts[:]); err != nil {
-			return nil, err
-		}
-		return pt.lease, nil
-	}
-	err := pt.prepare(l)
-	if err != nil && pt.policy.UsesBroaderLimits { // it is not known whether the request can ever pass
-		lease, err := l.Acquire(ctx, req)
-		if errors.Is(err, ErrExceeded) { // now it is known
-			return l.Wait(ctx, req)
-		}
-		return lease, err
-	}
-	if err != nil {
-		return nil, err // a request that can never pass does not queue
-	}
-	w := l.queues.newWaiter(pt.debits, pt.lease.asked())
-	defer l.queues.leave(w)
-	for {
-		if lease, done, err := l.tryInTurn(ctx, req, w); done || err != nil {
-			return lease, err
-		}
-	}
-}
-
-// resolveKnown finds a part's policy, without calling a store that does not answer.
-func (l *Limiter) resolveKnown(ctx context.Context, pt *part) (err error) {
+// resolveKnown finds the part's policy, without calling a store that does not answer.
+func (pt *part) resolveKnown(ctx context.Context, l *Limiter) (err error) {
 	if l.outage.Down() {
 		if p := l.policies.Known(pt.req.Entity, pt.req.Resource, pt.req.usesOwn()); p != nil {
 			pt.policy = p
@@ -65,9 +26,9 @@ func (l *Limiter) resolveKnown(ctx context.Context, pt *part) (err error) {
 	return err
 }
 
-// tryInTurn waits for the waiter's turn if others are ahead of it; else it makes the request and, if a limit refuses,
+// try waits for the waiter's turn if others are ahead of it; else it makes the request and, if a limit refuses,
 // waits until it may pass. It is done if the request was admitted.
-func (l *Limiter) tryInTurn(ctx context.Context, req Request, w *waiter) (lease *Lease, done bool, err error) {
+func (w *waiter) try(ctx context.Context, l *Limiter, req Request) (lease *Lease, done bool, err error) {
 	turn, retry := l.queues.behind(w), (<-chan time.Time)(nil)
 	if turn == nil {
 		lease, err := l.Acquire(ctx, req)
@@ -78,7 +39,8 @@ func (l *Limiter) tryInTurn(ctx context.Context, req Request, w *waiter) (lease 
 		if !l.queues.join(w, over) {
 			return nil, false, nil // an earlier waiter is in that queue
 		}
-		timer := time.NewTimer(min(over.RetryAfter, l.nap()))
+		// Limits may be raised, or tokens given back, elsewhere.
+		timer := time.NewTimer(min(over.RetryAfter, max(l.cfg.CacheTTL, time.Second)))
 		defer timer.Stop()
 		turn, retry = w.turn, timer.C // on its turn, the reason for the refusal may be gone
 	}
@@ -93,10 +55,6 @@ func (l *Limiter) tryInTurn(ctx context.Context, req Request, w *waiter) (lease 
 	}
 	return nil, false, nil
 }
-
-// nap is the longest time that a waiter sleeps before it asks again: limits may have been raised, or tokens given back,
-// elsewhere.
-func (l *Limiter) nap() time.Duration { return max(l.cfg.CacheTTL, time.Second) }
 
 // queues holds the waiters, by the place that refused them. A waiter is in one queue at a time, in order of
 // arrival; only the first in a queue asks the store.

@@ -30,7 +30,6 @@ var excused = map[string]string{
 	"fields of a struct: internal/lab/torture/torture.go Report":                           "a flat list of parameters or figures",
 	"fields of a struct: store/disk/journal.go journal":                                    "still to be divided into parts",
 	"files of a package: store/storetest":                                                  "still to be divided",
-	"files with methods of one type: . Limiter":                                            "still one type for several concerns",
 	"files with methods of one type: internal/aws/deploy Deployer":                         "still one type for several concerns",
 	"files with methods of one type: internal/aws/stack Template":                          "still one type for several concerns",
 	"files with methods of one type: internal/lab/load Plan":                               "still one type for several concerns",
