@@ -17,14 +17,8 @@ import (
 //
 // Lock order: gate, a bucket's lock, mu. The committer holds no lock while it writes.
 type journal struct {
-	mode     Mode
-	interval time.Duration
-	file     string
-	db       *bolt.DB
-	table    *inmem.Table
-	usage    *meter // nil: no usage is kept
-	ids      uint64 // ids of this run are above it
-	commit   func(*bolt.Tx) error
+	journalConfig
+	committer
 
 	closing atomic.Bool // nothing is admitted any more
 	touched atomic.Bool // something has changed since Open
@@ -42,11 +36,26 @@ type journal struct {
 	first  *op  // in flight; sets begun
 	closed bool // the committer has stopped
 	figures
+}
 
+// journalConfig is what a journal writes, and where: set when the store is opened.
+type journalConfig struct {
+	mode     Mode
+	interval time.Duration
+	file     string
+	db       *bolt.DB
+	table    *inmem.Table
+	usage    *meter // nil: no usage is kept
+	ids      uint64 // ids of this run are above it
+	commit   func(*bolt.Tx) error
+}
+
+// committer is the state of the goroutine that writes.
+type committer struct {
 	wake    chan struct{}
 	stop    chan struct{}
 	stopped chan struct{}
-	broken  error // why the file must not be written any more; owned by the committer
+	broken  error // why the file must not be written any more; only the goroutine uses it
 }
 
 // work is what waits to be written.

@@ -127,8 +127,13 @@ func build(dir, file string, db *bolt.DB, cfg *Config) (*Store, error) {
 		}
 	}
 	j := &journal{
-		mode: cfg.Mode, interval: cfg.Interval, file: file, db: db, commit: (*bolt.Tx).Commit,
-		next: newBatch(), wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
+		journalConfig: journalConfig{
+			mode: cfg.Mode, interval: cfg.Interval, file: file, db: db, commit: (*bolt.Tx).Commit,
+		},
+		committer: committer{
+			wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
+		},
+		next: newBatch(),
 	}
 	tc := inmem.Config{Now: cfg.Now, MaxBuckets: cfg.MaxBuckets, Retired: cfg.Retired, Journal: j}
 	if cfg.UsageInterval > 0 {

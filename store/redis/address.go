@@ -74,16 +74,9 @@ func (s *Store) parse() (prefix string, err error) {
 		o.Username = u.User.Username()
 		o.Password, _ = u.User.Password()
 	}
-	db := ""
-	for key, values := range u.Query() {
-		switch value := values[len(values)-1]; {
-		case key == "prefix" && value != "":
-			prefix = value
-		case key == "db" && u.Scheme == "unix":
-			db = value
-		default:
-			return "", errors.New("unknown option " + strconv.Quote(key) + ": there is prefix, and with unix: db")
-		}
+	prefix, db, err := queryOptions(u)
+	if err != nil {
+		return "", err
 	}
 	path := strings.Trim(u.Path, "/")
 	scheme, kind, _ := strings.Cut(u.Scheme, "+")
@@ -116,18 +109,8 @@ func (s *Store) parse() (prefix string, err error) {
 		o.ForceSingleClient, o.DialCtxFn, db = true, s.dialer("tcp"), path
 	}
 	if o.InitAddress == nil {
-		for host := range strings.SplitSeq(u.Host, ",") {
-			addr, err := withPort(host, port)
-			if err != nil {
-				return "", err
-			}
-			o.InitAddress = append(o.InitAddress, addr)
-		}
-		if kind == "" && len(o.InitAddress) > 1 {
-			return "", errors.New("names several servers: that is for sentinels and clusters")
-		}
-		if o.TLSConfig != nil && o.TLSConfig.ServerName == "" && kind == "" {
-			o.TLSConfig.ServerName, _, _ = net.SplitHostPort(o.InitAddress[0])
+		if err := s.setServers(u.Host, port, kind == ""); err != nil {
+			return "", err
 		}
 	}
 	if db != "" {
@@ -136,6 +119,40 @@ func (s *Store) parse() (prefix string, err error) {
 		}
 	}
 	return prefix, nil
+}
+
+// queryOptions returns the options in the query of an address.
+func queryOptions(u *url.URL) (prefix, db string, err error) {
+	for key, values := range u.Query() {
+		switch value := values[len(values)-1]; {
+		case key == "prefix" && value != "":
+			prefix = value
+		case key == "db" && u.Scheme == "unix":
+			db = value
+		default:
+			return "", "", errors.New("unknown option " + strconv.Quote(key) + ": there is prefix, and with unix: db")
+		}
+	}
+	return prefix, db, nil
+}
+
+// setServers sets the addresses to connect to, and for a single server the name that its certificate must have.
+func (s *Store) setServers(hosts, port string, single bool) error {
+	o := &s.options
+	for host := range strings.SplitSeq(hosts, ",") {
+		addr, err := withPort(host, port)
+		if err != nil {
+			return err
+		}
+		o.InitAddress = append(o.InitAddress, addr)
+	}
+	if single && len(o.InitAddress) > 1 {
+		return errors.New("names several servers: that is for sentinels and clusters")
+	}
+	if o.TLSConfig != nil && o.TLSConfig.ServerName == "" && single {
+		o.TLSConfig.ServerName, _, _ = net.SplitHostPort(o.InitAddress[0])
+	}
+	return nil
 }
 
 var schemes = []string{"redis", "rediss", "valkey", "valkeys"}

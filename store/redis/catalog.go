@@ -148,21 +148,7 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 		return store.Page{}, err
 	}
 	in, base := list(q.Namespace, q.Kind), s.keys.base(registry)
-	index := base + "x:" + in
-	switch {
-	case q.ID != "":
-	case q.Parent != "":
-		index = base + "p:" + in + ":" + q.Parent
-	case q.Sub != "":
-		index = base + "s:" + in + ":" + q.Sub
-	}
-	from, to := "-", "+"
-	switch {
-	case q.ID != "":
-		from, to = "["+q.ID+"\x00", "("+q.ID+"\x01"
-	case q.Prefix != "":
-		from, to = "["+q.Prefix, "("+q.Prefix+"\xff" // \xff occurs in no text
-	}
+	index, from, to := listRange(base, in, &q)
 	reverse := "0"
 	if q.Reverse {
 		from, to, reverse = to, from, "1"
@@ -198,4 +184,21 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 		page.Next = cursor.Make(mark, got[len(got)-2])
 	}
 	return page, nil
+}
+
+// listRange returns the index that a query reads, and the first and last of its members that match.
+func listRange(base, in string, q *store.Query) (index, from, to string) {
+	index, from, to = base+"x:"+in, "-", "+"
+	switch {
+	case q.ID != "":
+		return index, "[" + q.ID + "\x00", "(" + q.ID + "\x01"
+	case q.Parent != "":
+		index = base + "p:" + in + ":" + q.Parent
+	case q.Sub != "":
+		index = base + "s:" + in + ":" + q.Sub
+	}
+	if q.Prefix != "" {
+		from, to = "["+q.Prefix, "("+q.Prefix+"\xff" // \xff occurs in no text
+	}
+	return index, from, to
 }

@@ -33,71 +33,81 @@ func Inspect(ctx context.Context, cfg Config) []Finding {
 }
 
 func (s *Store) inspect(ctx context.Context) []Finding {
-	var all []Finding
-	add := func(name, detail string, err error) bool {
-		var known *store.Error
-		if err != nil && !errors.As(err, &known) {
-			err = s.trouble("open", "", err)
-		}
-		all = append(all, Finding{name, detail, err})
-		return err == nil
-	}
-	wrong := func(hint, format string, args ...any) error {
-		return &store.Error{Op: "open", Key: s.where(), Err: fmt.Errorf(format, args...), Hint: hint}
-	}
+	in := inspection{s: s}
 	infos, err := s.infos(ctx)
 	if err != nil {
-		add("server", "", err)
-		return all
+		in.add("server", "", err)
+		return in.all
 	}
 	for _, info := range infos {
-		if !add("role", info["role"], func() error {
-			if r := info["role"]; r != "master" {
-				return wrong("name the primary, or use sentinels", "%w but a %s", errNotPrimary, r)
-			}
-			return nil
-		}()) {
-			return all
+		if !in.server(info) {
+			return in.all
 		}
-		version, name := info["redis_version"], "Redis "+info["redis_version"]
-		if v := info["valkey_version"]; v != "" {
-			name = "Valkey " + v
-		}
-		major, _, _ := strings.Cut(version, ".")
-		if n, err := strconv.Atoi(major); err != nil || n < 7 {
-			err := wrong("use Redis 7 or later, or Valkey", "the server is %s", name)
-			add("version", name, err)
-			return all
-		}
-		add("version", name, nil)
-		if clustered := info["cluster_enabled"] == "1"; clustered != s.cluster {
-			err := wrong("write redis://", "the server does not belong to a cluster")
-			if clustered {
-				err = wrong("write redis+cluster://", "the server belongs to a cluster")
-			}
-			add("mode", "", err)
-			return all
-		}
-		if p := info["maxmemory_policy"]; p != "noeviction" {
-			add(
-				"eviction", p,
-				wrong(
-					"set maxmemory-policy noeviction",
-					"maxmemory-policy is %s: the tokens of an evicted bucket are handed out again", p,
-				),
-			)
-			return all
-		}
-		add("eviction", "noeviction", nil)
 	}
 	got, err := s.run(ctx, openScript, []string{s.keys.format()}, []string{formatVersion}).ToString()
 	if err == nil && got != formatVersion {
-		err = wrong(
+		err = in.wrong(
 			"upgrade weir", "the layout is of version %s, and this weir knows %s", strconv.Quote(got), formatVersion,
 		)
 	}
-	add("format", "version "+formatVersion, err)
-	return all
+	in.add("format", "version "+formatVersion, err)
+	return in.all
+}
+
+// inspection collects what was found.
+type inspection struct {
+	s   *Store
+	all []Finding
+}
+
+// add adds a finding, and reports whether it is good.
+func (in *inspection) add(name, detail string, err error) bool {
+	var known *store.Error
+	if err != nil && !errors.As(err, &known) {
+		err = in.s.trouble("open", "", err)
+	}
+	in.all = append(in.all, Finding{name, detail, err})
+	return err == nil
+}
+
+func (in *inspection) wrong(hint, format string, args ...any) error {
+	return &store.Error{Op: "open", Key: in.s.where(), Err: fmt.Errorf(format, args...), Hint: hint}
+}
+
+// server inspects what one server reports of itself, up to the first thing that is wrong.
+func (in *inspection) server(info map[string]string) bool {
+	var err error
+	if r := info["role"]; r != "master" {
+		err = in.wrong("name the primary, or use sentinels", "%w but a %s", errNotPrimary, r)
+	}
+	if !in.add("role", info["role"], err) {
+		return false
+	}
+	version, name := info["redis_version"], "Redis "+info["redis_version"]
+	if v := info["valkey_version"]; v != "" {
+		name = "Valkey " + v
+	}
+	major, _, _ := strings.Cut(version, ".")
+	if n, bad := strconv.Atoi(major); bad != nil || n < 7 {
+		err = in.wrong("use Redis 7 or later, or Valkey", "the server is %s", name)
+	}
+	if !in.add("version", name, err) {
+		return false
+	}
+	switch clustered := info["cluster_enabled"] == "1"; {
+	case clustered && !in.s.cluster:
+		return in.add("mode", "", in.wrong("write redis+cluster://", "the server belongs to a cluster"))
+	case !clustered && in.s.cluster:
+		return in.add("mode", "", in.wrong("write redis://", "the server does not belong to a cluster"))
+	}
+	p := info["maxmemory_policy"]
+	if p != "noeviction" {
+		err = in.wrong(
+			"set maxmemory-policy noeviction",
+			"maxmemory-policy is %s: the tokens of an evicted bucket are handed out again", p,
+		)
+	}
+	return in.add("eviction", p, err)
 }
 
 // infos reads INFO from the server, or from each primary of a cluster.

@@ -22,12 +22,12 @@ import (
 type Config struct {
 	// Address is the address of the server:
 	//
-	//	redis://[USER:PASSWORD@]HOST[:PORT][/DB]             one server; rediss:// with TLS; valkey:// and valkeys:// likewise
+	//	redis://[USER:PASSWORD@]HOST[:PORT][/DB]             one server; valkey:// likewise
 	//	unix:///PATH[?db=DB]                                 one server on this machine
-	//	redis+sentinel://HOST[:PORT],HOST[:PORT]/MASTER[/DB] the primary that the sentinels name; rediss+sentinel:// with TLS
-	//	redis+cluster://HOST[:PORT],HOST[:PORT]              a cluster; rediss+cluster:// with TLS
+	//	redis+sentinel://HOST[:PORT],HOST[:PORT]/MASTER[/DB] the primary that sentinels name
+	//	redis+cluster://HOST[:PORT],HOST[:PORT]              a cluster
 	//
-	// All forms accept the option prefix.
+	// rediss:// and valkeys://, alone or before a plus, connect with TLS. All forms accept the option prefix.
 	Address string
 	// Username and Password are used if the address has none.
 	Username, Password string

@@ -132,38 +132,21 @@ func epochStamps(e *env) {
 // they see after each commit; no reader may see that epoch, or a later one, with an older record.
 func (e *env) epochOrder(reader store.Store) {
 	e.Helper()
-	type seen struct {
-		epoch   uint64
-		version uint64
-	}
-	const writers = 3
 	var (
-		commits [writers][]seen // by key: the epoch seen after its version was committed
+		commits [epochWriters][]epochSeen // by key: the epoch seen after its version was committed
+		reads   [epochWriters][]epochSeen
 		mu      sync.Mutex
-		reads   [writers][]seen
 		writing atomic.Int64
 	)
-	key := func(i int) store.Key { return entity(fmt.Sprint("entity-", i)) }
-	writing.Store(writers)
-	e.each(writers+2, func(i int) {
-		if i < writers {
+	writing.Store(epochWriters)
+	e.each(epochWriters+2, func(i int) {
+		if i < epochWriters {
 			defer writing.Add(-1)
-			for v := range uint64(e.some(100)) {
-				if err := e.store.Commit(e.Context(), put(key(i), v, strconv.FormatUint(v+1, 10))); err != nil {
-					e.Errorf("commit: %v", err)
-					return
-				}
-				got, err := e.store.Get(e.Context(), key(i))
-				if err != nil || got.Records[0].Version != v+1 {
-					e.Errorf("get after commit %d: version %d, error %v", v+1, got.Records[0].Version, err)
-					return
-				}
-				commits[i] = append(commits[i], seen{got.Epoch, v + 1})
-			}
+			commits[i] = e.epochCommits(epochKey(i))
 			return
 		}
 		for writing.Load() > 0 {
-			got, err := reader.Get(e.Context(), key(0), key(1), key(2))
+			got, err := reader.Get(e.Context(), epochKey(0), epochKey(1), epochKey(2))
 			if err != nil {
 				e.Errorf("get: %v", err)
 				return
@@ -173,7 +156,7 @@ func (e *env) epochOrder(reader store.Store) {
 				if want := strconv.FormatUint(r.Version, 10); r.Version > 0 && string(r.Value) != want {
 					e.Errorf("version %d of %q", r.Version, r.Value)
 				}
-				reads[k] = append(reads[k], seen{got.Epoch, r.Version})
+				reads[k] = append(reads[k], epochSeen{got.Epoch, r.Version})
 			}
 			mu.Unlock()
 		}
@@ -183,11 +166,35 @@ func (e *env) epochOrder(reader store.Store) {
 			for _, c := range commits[k] {
 				if r.epoch >= c.epoch && r.version < c.version {
 					e.Fatalf(
-						"epoch %d with version %d of %v; version %d was there at epoch %d", r.epoch, r.version, key(k),
-						c.version, c.epoch,
+						"epoch %d with version %d of %v; version %d was there at epoch %d", r.epoch, r.version,
+						epochKey(k), c.version, c.epoch,
 					)
 				}
 			}
 		}
 	}
+}
+
+const epochWriters = 3
+
+// epochSeen is a record's version, and the epoch that was read with it.
+type epochSeen struct{ epoch, version uint64 }
+
+func epochKey(i int) store.Key { return entity(fmt.Sprint("entity-", i)) }
+
+// epochCommits commits versions of a record one after another, and returns what a read after each one sees.
+func (e *env) epochCommits(k store.Key) (seen []epochSeen) {
+	for v := range uint64(e.some(100)) {
+		if err := e.store.Commit(e.Context(), put(k, v, strconv.FormatUint(v+1, 10))); err != nil {
+			e.Errorf("commit: %v", err)
+			return seen
+		}
+		got, err := e.store.Get(e.Context(), k)
+		if err != nil || got.Records[0].Version != v+1 {
+			e.Errorf("get after commit %d: version %d, error %v", v+1, got.Records[0].Version, err)
+			return seen
+		}
+		seen = append(seen, epochSeen{got.Epoch, v + 1})
+	}
+	return seen
 }

@@ -22,10 +22,13 @@ func idScenarios() []scenario {
 var oddIDs = []string{
 	"a", "A", "a/b", "b/c", "c", "a#b", "a##b", "#", "/", "//", "a/", "/a", "openai/gpt-4o", "a b", " a", "a ", "%",
 	"%2F",
-	"a%2Fb", "a%b", "%%", "+", "a+b", "*", "?", "[a]", "{a}", ":", "a:b", "::", ".", "..", "../a", "~", "\\", "a\\b", "'", "\"", "`", "$a",
-	"${a}", "&amp;", "<a>", "|", "^", "!", "@", "=", ",", ";", "_", "__", "-", "--", "a-b", "a_b", "NULL", "nil", "0", "00", "-1", "1e9",
+	"a%2Fb", "a%b", "%%", "+", "a+b", "*", "?", "[a]", "{a}", ":", "a:b", "::", ".", "..", "../a", "~", "\\", "a\\b",
+	"'", "\"", "`", "$a",
+	"${a}", "&amp;", "<a>", "|", "^", "!", "@", "=", ",", ";", "_", "__", "-", "--", "a-b", "a_b", "NULL", "nil", "0",
+	"00", "-1", "1e9",
 	"é", "e\u0301", "ß", "ss", "日本", "日", "本", "𝔘", "🙂", "ÿ", "#STATE", "BUCKET#a#b#0", "n/BUCKET", "ttl",
-	strings.Repeat("x", 255), strings.Repeat("x", 256), strings.Repeat("é", 128), strings.Repeat("🙂", 64), strings.Repeat("/", 256),
+	strings.Repeat("x", 255), strings.Repeat("x", 256), strings.Repeat("é", 128), strings.Repeat("🙂", 64),
+	strings.Repeat("/", 256),
 }
 
 // oddBuckets are buckets whose parts become equal when they are joined with some separator.
@@ -99,8 +102,10 @@ func idUnchanged(e *env) {
 func idLimits(e *env) {
 	b := bkt("alice", "api")
 	names := []string{
-		"ttl", "id", "at", "wc", "sc", "e", "L_x", "x", "D_x", "R_x", "P_x", "l", "PK", "SK", "#l", ":l", "name", "size", "and",
-		"rpm", "RPM", "r.p.m", "r-p-m", "r p m", "r/p/m", "r:p:m", "tokens%", "日本", "é", "0", "1", "null", "level", "_", "$",
+		"ttl", "id", "at", "wc", "sc", "e", "L_x", "x", "D_x", "R_x", "P_x", "l", "PK", "SK", "#l", ":l", "name",
+		"size", "and",
+		"rpm", "RPM", "r.p.m", "r-p-m", "r p m", "r/p/m", "r:p:m", "tokens%", "日本", "é", "0", "1", "null", "level",
+		"_", "$",
 	}
 	charges := make([]store.Charge, len(names))
 	for i, n := range names {

@@ -75,6 +75,7 @@ func (c *Cache[K, V]) Get(ctx context.Context, keys []K, load Load[K, V]) ([]V, 
 	until := now.Add(c.cfg.TTL + c.cfg.TTL/10) // the longest that any entry may live
 	var waits map[int]*flight[V]
 	var mine []K
+	var fs []*flight[V] // of mine
 	c.mu.Lock()
 	for i, k := range keys {
 		if e, ok := c.entries[k]; ok && now.Before(e.expires) {
@@ -84,14 +85,9 @@ func (c *Cache[K, V]) Get(ctx context.Context, keys []K, load Load[K, V]) ([]V, 
 			continue
 		}
 		c.misses.Add(1)
-		f := c.flights[k]
-		if f == nil || f.expired {
-			f = &flight[V]{done: make(chan struct{}), prev: f}
-			if f.prev != nil {
-				f.prev.prev = nil
-			}
-			c.flights[k] = f
-			mine = append(mine, k)
+		f, begun := c.join(k)
+		if begun {
+			mine, fs = append(mine, k), append(fs, f)
 		}
 		if waits == nil {
 			waits = make(map[int]*flight[V])
@@ -103,28 +99,14 @@ func (c *Cache[K, V]) Get(ctx context.Context, keys []K, load Load[K, V]) ([]V, 
 		c.loads.Add(1)
 	}
 	c.mu.Unlock()
-	if len(mine) > 0 {
-		fs := make([]*flight[V], 0, len(mine))
-		for i := range keys {
-			if f := waits[i]; f != nil && len(fs) < len(mine) && mine[len(fs)] == keys[i] {
-				fs = append(fs, f)
-			}
-		}
-		run := func() {
-			// A caller that gives up must not cancel the load for the others.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
-			defer cancel()
-			values, err := load(ctx, mine)
-			c.finish(mine, fs, values, err)
-		}
-		if background {
-			go func() {
-				defer c.loads.Done()
-				run()
-			}()
-		} else {
-			run() // after Close, nothing is left running
-		}
+	switch {
+	case background:
+		go func() {
+			defer c.loads.Done()
+			c.fly(ctx, mine, fs, load)
+		}()
+	case len(mine) > 0:
+		c.fly(ctx, mine, fs, load) // after Close, nothing is left running
 	}
 	for i, f := range waits {
 		select {
@@ -139,6 +121,28 @@ func (c *Cache[K, V]) Get(ctx context.Context, keys []K, load Load[K, V]) ([]V, 
 		until = earlier(until, f.entry.expires)
 	}
 	return values, until, nil
+}
+
+// join returns the flight that loads a key, and whether the caller has to begin it. The cache is locked.
+func (c *Cache[K, V]) join(k K) (f *flight[V], begun bool) {
+	f = c.flights[k]
+	if f != nil && !f.expired {
+		return f, false
+	}
+	f = &flight[V]{done: make(chan struct{}), prev: f}
+	if f.prev != nil {
+		f.prev.prev = nil
+	}
+	c.flights[k] = f
+	return f, true
+}
+
+// fly loads keys for all who wait for their flights. A caller that gives up does not cancel the load for the others.
+func (c *Cache[K, V]) fly(ctx context.Context, keys []K, fs []*flight[V], load Load[K, V]) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.Timeout)
+	defer cancel()
+	values, err := load(ctx, keys)
+	c.finish(keys, fs, values, err)
 }
 
 func (c *Cache[K, V]) finish(keys []K, fs []*flight[V], values []V, err error) {

@@ -61,25 +61,7 @@ func (op *operation) settle(t *Table, s *store.Settle, bs []*Bucket) (out store.
 			continue
 		}
 		t.stamp(b, op.now)
-		for j := range s.Debits[i].Charges {
-			c := &s.Debits[i].Charges[j]
-			at := b.find(c.Limit)
-			if at < 0 {
-				continue // returned to a limit that has filled up and is gone
-			}
-			sl := b.slot(at)
-			if c.Amount < 0 {
-				sl.level = clock.Credit(sl.level, -c.Amount)
-				sl.returned -= c.Amount
-				if s.ID != "" {
-					b.Reserve().uncover(at, -c.Amount)
-				}
-			} else if c.Amount > 0 {
-				sl.level = clock.Spend(sl.level, params(sl.limit).Clock(op.now), c.Amount)
-				sl.debited += c.Amount
-			}
-			out.Levels = append(out.Levels, store.Level{Limit: sl.limit, Level: sl.level})
-		}
+		out.Levels = op.apply(b, s.Debits[i].Charges, s.ID != "", out.Levels)
 		op.changed(t, b, Settled)
 	}
 	if s.ID != "" && t.cfg.Journal != nil {
@@ -87,6 +69,31 @@ func (op *operation) settle(t *Table, s *store.Settle, bs []*Bucket) (out store.
 	}
 	out.Allowed, out.At = true, clock.Time(op.now)
 	return out, nil
+}
+
+// apply applies the charges of a settle to a bucket and appends the levels that they leave. What a settle with an ID
+// returns must not be spent before the ID is durable.
+func (op *operation) apply(b *Bucket, charges []store.Charge, once bool, levels []store.Level) []store.Level {
+	for i := range charges {
+		c := &charges[i]
+		at := b.find(c.Limit)
+		if at < 0 {
+			continue // returned to a limit that has filled up and is gone
+		}
+		s := b.slot(at)
+		if c.Amount < 0 {
+			s.level = clock.Credit(s.level, -c.Amount)
+			s.returned -= c.Amount
+			if once {
+				b.Reserve().uncover(at, -c.Amount)
+			}
+		} else if c.Amount > 0 {
+			s.level = clock.Spend(s.level, params(s.limit).Clock(op.now), c.Amount)
+			s.debited += c.Amount
+		}
+		levels = append(levels, store.Level{Limit: s.limit, Level: s.level})
+	}
+	return levels
 }
 
 // admitForced adds slots for forced limits that the bucket does not have, and rejects amounts that overflow.
