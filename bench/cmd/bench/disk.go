@@ -60,7 +60,8 @@ func allowDisk(mode disk.Mode, population func() *keys, rate int64) func(*env) (
 		}
 		ctx, ks := e.ctx, population()
 		// Reading a key's limits is not what is measured, so they are cached; its bucket is created by its first debit.
-		if err := touch(ks, func(id string) error { _, err := lim.Available(ctx, id, resource); return err }); err != nil {
+		err = touch(ks, func(id string) error { _, err := lim.Available(ctx, id, resource); return err })
+		if err != nil {
 			return nil, err
 		}
 		return func(worker, n int) (int, error) {

@@ -23,9 +23,12 @@ func write(out io.Writer, results []result) (missed int) {
 	return missed
 }
 
-const partAbout = `weir alone, or against what it is built on: a DynamoDB update without a limiter, an on-disk database without one, a server that
-returns the same answer immediately. Some rows in memory have peers, too. *Ratio* is weir's figure divided by the contender's,
-*CPU ratio* the same for the processor time per operation. For rates, more is better; for times and sizes, less. *Target* is
+const partAbout = `weir alone, or against what it is built on: a DynamoDB update without a limiter, ` +
+	`an on-disk database without one, a server that
+returns the same answer immediately. Some rows in memory have peers, too. ` +
+	`*Ratio* is weir's figure divided by the contender's,
+*CPU ratio* the same for the processor time per operation. For rates, more is better; for times and sizes, less. ` +
+	`*Target* is
 what weir should reach; targets that it misses are marked. Rows that measure a size, or something that takes long, are
 measured once.`
 

@@ -37,7 +37,8 @@ var linked = []string{
 
 // zaeVersions prints the versions of zae-limiter and of what it is built on.
 const zaeVersions = `import importlib.metadata as m, platform
-print("Python", platform.python_version(), *("· %s %s" % (n, m.version(n)) for n in ("zae-limiter", "boto3", "aiobotocore")))`
+print("Python", platform.python_version(), ` +
+	`*("· %s %s" % (n, m.version(n)) for n in ("zae-limiter", "boto3", "aiobotocore")))`
 
 func (o options) about(ctx context.Context, began time.Time, note string) about {
 	a := about{

@@ -20,38 +20,54 @@ other, and no contender is tuned for a row.
     make bench-peers
 
 installs the peers (zae-limiter in a Python environment of its own, envoyproxy/ratelimit from the module proxy), runs
-everything, and writes this page and the extract in the README. ` + "`make bench-peers ARGS='-row Sliding -o /dev/stdout'`" + ` runs a
+everything, and writes this page and the extract in the README. ` +
+	"`make bench-peers ARGS='-row Sliding -o /dev/stdout'`" + ` runs a
 part of it. The code is in ` +
-	"[`bench/cmd/peers`](../bench/cmd/peers), [`bench/cmd/bench`](../bench/cmd/bench) and\n[`bench/py`](../bench/py)" + `.
+	"[`bench/cmd/peers`](../bench/cmd/peers), [`bench/cmd/bench`](../bench/cmd/bench) and\n" +
+	"[`bench/py`](../bench/py)" + `.
 
 `
 
 const howto = `
-**How to read the tables.** In each round, every contender runs once, in turn: A B C, A B C, … A figure is the median over
+**How to read the tables.** In each round, every contender runs once, in turn: A B C, A B C, … ` +
+	`A figure is the median over
 the rounds; the spread is the lowest and the highest rate. *Rate ratio* and *CPU ratio* are weir's figure divided by the
-contender's: the median of the per-round ratios. A rate ratio above 1.00 ×, or a CPU ratio below it, is in weir's favour.
-*CPU/op* is the processor time of the client's process per operation (user and system, from getrusage), over all its threads.
-It is steadier than the rate while the machine has other work, but it grows then, too, most for the contender that computes
-most. *Calls/op* is the number of HTTP requests to the store per operation; weir's on DynamoDB are counted right after each
-round, not in it, because connections that count are not used as plain ones are. *Failed* is the share of operations that
+contender's: the median of the per-round ratios. A rate ratio above 1.00 ×, or a CPU ratio below it, ` +
+	`is in weir's favour.
+*CPU/op* is the processor time of the client's process per operation (user and system, from getrusage), ` +
+	`over all its threads.
+It is steadier than the rate while the machine has other work, but it grows then, too, ` +
+	`most for the contender that computes
+most. *Calls/op* is the number of HTTP requests to the store per operation; ` +
+	`weir's on DynamoDB are counted right after each
+round, not in it, because connections that count are not used as plain ones are. ` +
+	`*Failed* is the share of operations that
 ended in an error.
 `
 
 // parts are the parts of the page, in order, with an introduction to each.
 var parts = []struct{ name, about string }{
-	{partLatency, `The operations of zae-limiter's own benchmarks, through each limiter's public API: a lease is acquired and committed, under
-limits of a million a minute that are never reached (except in *refused*). Every round has new entities, whose buckets were
-used twice before. All contenders use one local engine over loopback: weir and *read, then write* on a table made by weir,
+	{partLatency, `The operations of zae-limiter's own benchmarks, through each limiter's public API: ` +
+		`a lease is acquired and committed, under
+limits of a million a minute that are never reached (except in *refused*). Every round has new entities, ` +
+		`whose buckets were
+used twice before. All contenders use one local engine over loopback: weir and ` +
+		`*read, then write* on a table made by weir,
 zae-limiter on its own table with its indexes. The engine takes a part of the machine, and its time is included in the
-latencies. zae-limiter's aggregator does not run: its buckets are too young to need it. *read, then write* is a token bucket
-that reads an item and writes it back if nobody else has written it in between, as mennanov/limiters does on DynamoDB; that
+latencies. zae-limiter's aggregator does not run: its buckets are too young to need it. ` +
+		`*read, then write* is a token bucket
+that reads an item and writes it back if nobody else has written it in between, ` +
+		`as mennanov/limiters does on DynamoDB; that
 package is not on the module proxy.`},
-	{partThroughput, `The workloads of zae-limiter's throughput benchmarks: *threads* is its synchronous API on one repository, *asyncio* its
+	{partThroughput, `The workloads of zae-limiter's throughput benchmarks: ` +
+		`*threads* is its synchronous API on one repository, *asyncio* its
 asynchronous API. Each runs in one process, as weir does.`},
 	{partRedis, `Each contender has a Redis of its own, over loopback, and a limit that is never reached.`},
-	{partService, `Both services run in processes of their own, behind the same gRPC client, with a limit that is never reached. CPU/op is that
+	{partService, `Both services run in processes of their own, behind the same gRPC client, ` +
+		`with a limit that is never reached. CPU/op is that
 of the service's process, without the client and Redis, in steps of 10 ms.`},
-	{partMemory, `No store, and a limit that is never reached. x/time/rate and uber/ratelimit have no keys: for many keys, their limiters are
+	{partMemory, `No store, and a limit that is never reached. x/time/rate and uber/ratelimit have no keys: ` +
+		`for many keys, their limiters are
 in a sync.Map. uber/ratelimit waits instead of refusing; here it never has to wait.`},
 }
 

@@ -130,7 +130,9 @@ func checkWeir(all Values) error {
 		case given(f.role) && !exists:
 			return fmt.Errorf("--%s: there is no such function: omit it", p.Flag())
 		case !given(f.role) && exists && is("NoIam"):
-			return fmt.Errorf("--no-iam: the function needs your own role: set --%s ARN, or omit the function", p.Flag())
+			return fmt.Errorf(
+				"--no-iam: the function needs your own role: set --%s ARN, or omit the function", p.Flag(),
+			)
 		}
 	}
 	return nil

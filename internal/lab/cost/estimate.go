@@ -131,8 +131,8 @@ func (e *Estimate) decisions() (records float64) {
 		"%g writes × %g wrong guesses × 1 call, 1 WCU: a failed condition is charged", writes, t.InVain)
 	adjusts := admitted * t.Adjusts * levels / t.PerWrite
 	e.op(
-		"adjustments and rollbacks", "adjust", adjusts, "%g admitted × %g × %g levels ÷ %g callers a write", admitted,
-		t.Adjusts, levels, t.PerWrite,
+		"adjustments and rollbacks", "adjust", adjusts, "%g admitted × %g × %g levels ÷ %g callers a write",
+		admitted, t.Adjusts, levels, t.PerWrite,
 	)
 	refused := n * t.Refused
 	e.op(
@@ -161,12 +161,13 @@ func (e *Estimate) lookups() {
 	}
 	misses := n * levels * (1 - e.HitRatio)
 	e.add(
-		"limit lookups", misses, 1, missUnits, 0, "%g requests × %g levels × (1−%.4g hits) × 1 call, %d RCU", n, levels,
-		e.HitRatio, missUnits,
+		"limit lookups", misses, 1, missUnits, 0, "%g requests × %g levels × (1−%.4g hits) × 1 call, %d RCU",
+		n, levels, e.HitRatio, missUnits,
 	)
 	if t.TTL > 0 { // the namespace by its name, its settings and a resource's limits
 		renewals := t.Processes * hour / t.TTL
-		e.add("namespace lookups", renewals, 1, 4, 0, "%g processes ÷ %gs × 3600 × 1 call, 4 RCU", t.Processes, t.TTL)
+		e.add("namespace lookups", renewals, 1, 4, 0, "%g processes ÷ %gs × 3600 × 1 call, 4 RCU",
+			t.Processes, t.TTL)
 	}
 }
 
@@ -179,7 +180,8 @@ func (e *Estimate) hand() {
 		buckets := Distinct(told/handed, t.buckets())
 		calls, units := math.Ceil(buckets/toldAtOnce), math.Ceil(buckets*toldBytes/1024)
 		e.add("refusal and adjustment counts", t.Processes*hour*handed, calls, 0, units,
-			"%g processes × 3600 × %.4g/s ÷ (1 + %.4g/s × %ds) × %.4g WCU for %.4g buckets", t.Processes, told, told, toldSeconds, units, buckets)
+			"%g processes × 3600 × %.4g/s ÷ (1 + %.4g/s × %ds) × %.4g WCU for %.4g buckets",
+			t.Processes, told, told, toldSeconds, units, buckets)
 	}
 	if t.Heartbeat {
 		every := max(heartSeconds, t.Processes/heartsASecond)
@@ -235,8 +237,9 @@ func (e *Estimate) storage() (gb float64, formula string) {
 		rate := t.Requests * (1 - t.Refused) / b
 		active := func(sec float64) float64 { return -math.Expm1(-rate * sec) }
 		windows := hoursKept*active(hour) + daysKept*active(24*hour) + monthsKept
-		bytes += b * (windows*(windowBytes+itemBytes) + accountBytes + itemBytes)
-		formula += fmt.Sprintf(" + %.4g windows per bucket × %d bytes, after two years", windows, windowBytes+itemBytes)
+		const each = windowBytes + itemBytes
+		bytes += b * (windows*each + accountBytes + itemBytes)
+		formula += fmt.Sprintf(" + %.4g windows per bucket × %d bytes, after two years", windows, each)
 	}
 	return bytes / 1e9, formula
 }

@@ -13,7 +13,8 @@ func HTML(a, b *Report) []byte {
 	w := &page{}
 	title := "weir load: " + a.Scenario
 	w.raw(
-		`<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>`,
+		`<!doctype html><html lang="en"><head><meta charset="utf-8">` +
+			`<meta name="viewport" content="width=device-width"><title>`,
 	)
 	w.text(title)
 	w.raw("</title><style>" + style + "</style></head><body><h1>")
@@ -34,12 +35,15 @@ func HTML(a, b *Report) []byte {
 	return []byte(w.b.String())
 }
 
-const style = `body{font:15px/1.45 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1c2430;background:#fff}
+const style = `body{font:15px/1.45 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;` +
+	`color:#1c2430;background:#fff}
 h1,h2,h3{font-weight:600;line-height:1.2}table{border-collapse:collapse;margin:1rem 0}
-th,td{padding:.25rem .75rem;text-align:right;border-bottom:1px solid #8884}th:first-child,td:first-child{text-align:left}
+th,td{padding:.25rem .75rem;text-align:right;border-bottom:1px solid #8884}` +
+	`th:first-child,td:first-child{text-align:left}
 .bad{color:#b42318;font-weight:600}figure{margin:1.5rem 0}figcaption{font-weight:600}
 svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:currentColor}.grid{stroke:#8884}
-.l0{stroke:#1f6feb}.l1{stroke:#d1242f}.l2{stroke:#8250df}.k0{color:#1f6feb}.k1{color:#d1242f}.k2{color:#8250df}polyline{fill:none;stroke-width:1.6}
+.l0{stroke:#1f6feb}.l1{stroke:#d1242f}.l2{stroke:#8250df}` +
+	`.k0{color:#1f6feb}.k1{color:#d1242f}.k2{color:#8250df}polyline{fill:none;stroke-width:1.6}
 @media(prefers-color-scheme:dark){body{color:#d7dde5;background:#12161c}.bad{color:#ff8a80}}`
 
 // page is an HTML page under construction.
@@ -99,7 +103,8 @@ func (w *page) run(r *Report) {
 	), make([]float64, len(r.Windows)), make([]float64, len(r.Windows))
 	p50, p99 := make([]float64, len(r.Windows)), make([]float64, len(r.Windows))
 	for i, in := range r.Windows {
-		rates[i], refused[i], failed[i] = float64(in.Calls)/r.Width, float64(in.Refused)/r.Width, float64(in.Failed)/r.Width
+		rates[i] = float64(in.Calls) / r.Width
+		refused[i], failed[i] = float64(in.Refused)/r.Width, float64(in.Failed)/r.Width
 		p50[i], p99[i] = in.P50, in.P99
 	}
 	end := time.Duration(float64(len(r.Windows)) * r.Width * float64(time.Second)).String()

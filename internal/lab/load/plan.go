@@ -58,7 +58,8 @@ func NewPlan(sc *Scenario, set Settings) (*Plan, error) {
 	if set.Users > 0 && set.Rate == 0 && s.Rate > 0 {
 		s.Rate *= float64(set.Users) / float64(s.Users)
 	}
-	s.Loop, s.Rate, s.Users, s.For = cmp.Or(set.Loop, s.Loop), cmp.Or(set.Rate, s.Rate), cmp.Or(set.Users, s.Users), cmp.Or(set.For, s.For)
+	s.Loop, s.Rate = cmp.Or(set.Loop, s.Loop), cmp.Or(set.Rate, s.Rate)
+	s.Users, s.For = cmp.Or(set.Users, s.Users), cmp.Or(set.For, s.For)
 	if set.Shape != "" {
 		s.Shape = set.Shape
 	}

@@ -151,7 +151,8 @@ func (s *sim) report() *Report {
 			r.Entities++
 		}
 	}
-	r.Calls, r.InVain, r.Throttled, r.Units, r.Splits = s.count.calls, s.count.inVain, s.count.throttled, s.count.units, s.count.splits
+	r.Calls, r.InVain, r.Throttled = s.count.calls, s.count.inVain, s.count.throttled
+	r.Units, r.Splits = s.count.units, s.count.splits
 	r.times(cfg.Sample)
 	r.HitRatio = s.hits()
 	issued := s.truth.Clock(begin+int64(cfg.For)) - s.truth.Clock(begin)

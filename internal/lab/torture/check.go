@@ -237,7 +237,8 @@ func (ev *evidence) parents(
 		seen(checkParents, 1)
 		if d := charged - sum; d > more || -d > less {
 			return &failure{check: checkParents, entity: parent, err: fmt.Errorf(
-				"%s of %s: debited %d millitokens, its children %d, and %d are in doubt", limitNames[i], parent, charged, sum, more)}
+				"%s of %s: debited %d millitokens, its children %d, and %d are in doubt",
+				limitNames[i], parent, charged, sum, more)}
 		}
 	}
 	return nil

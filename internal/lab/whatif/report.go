@@ -185,7 +185,8 @@ func windowOf(u *admin.Usage, limit string) (w window, counted bool) {
 		if l.Limit != limit {
 			continue
 		}
-		w.spent, w.returned, w.peak, w.refused = float64(l.Debited), float64(l.Returned), float64(l.Peak), float64(l.RefusedTokens)
+		w.spent, w.returned = float64(l.Debited), float64(l.Returned)
+		w.peak, w.refused = float64(l.Peak), float64(l.RefusedTokens)
 		if u.Requests > 0 {
 			w.request = w.spent / float64(u.Requests)
 		}

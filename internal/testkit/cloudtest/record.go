@@ -139,7 +139,8 @@ func (in *request) calls(op string) []Call {
 		return one(op, in.IndexName, in.hash())
 	case "Scan":
 		return one(op, in.IndexName)
-	case "DescribeTable", "DescribeTimeToLive", "CreateTable", "UpdateTable", "UpdateTimeToLive", "UpdateContinuousBackups", "DescribeContinuousBackups":
+	case "DescribeTable", "DescribeTimeToLive", "CreateTable", "UpdateTable", "UpdateTimeToLive",
+		"UpdateContinuousBackups", "DescribeContinuousBackups":
 		return one(op, "")
 	}
 	return nil
