@@ -11,7 +11,11 @@ import (
 )
 
 var event = kit.Columns([]kit.Column[api.Event]{
-	{Name: "at"}, {Name: "principal"}, {Name: "action"}, {Name: "subject"}, {Name: "before", Cut: true},
+	{Name: "at"},
+	{Name: "principal"},
+	{Name: "action"},
+	{Name: "subject"},
+	{Name: "before", Cut: true},
 	{Name: "after", Cut: true},
 })
 

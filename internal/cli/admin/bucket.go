@@ -35,7 +35,12 @@ var bucket = kit.Rows(func(b *api.Bucket) (rows []bucketRow) {
 	}
 	return rows
 }, kit.Columns([]kit.Column[bucketRow]{
-	{Name: "entity"}, {Name: "resource"}, {Name: "limit"}, {Name: "available"}, {Name: "debited"}, {Name: "returned"},
+	{Name: "entity"},
+	{Name: "resource"},
+	{Name: "limit"},
+	{Name: "available"},
+	{Name: "debited"},
+	{Name: "returned"},
 	{Name: "last write"},
 }))
 
@@ -50,7 +55,10 @@ type bucketTotal struct {
 
 var total = kit.Columns([]kit.Column[bucketTotal]{
 	{Name: "total of", Of: func(t *bucketTotal) any { return t.Limit }},
-	{Name: "buckets"}, {Name: "available"}, {Name: "debited"}, {Name: "returned"},
+	{Name: "buckets"},
+	{Name: "available"},
+	{Name: "debited"},
+	{Name: "returned"},
 })
 
 // BucketCmd returns the commands that look into buckets.

@@ -12,7 +12,11 @@ import (
 )
 
 var entity = kit.Columns([]kit.Column[admin.Entity]{
-	{Name: "id"}, {Name: "name"}, {Name: "parent"}, {Name: "cascade"}, {Name: "created"},
+	{Name: "id"},
+	{Name: "name"},
+	{Name: "parent"},
+	{Name: "cascade"},
+	{Name: "created"},
 	{Name: "metadata", Long: true},
 })
 

@@ -23,7 +23,10 @@ type historyQuery struct {
 }
 
 var revision = kit.Columns([]kit.Column[admin.Revision]{
-	{Name: "revision"}, {Name: "at"}, {Name: "by"}, {Name: "summary", Cut: true},
+	{Name: "revision"},
+	{Name: "at"},
+	{Name: "by"},
+	{Name: "summary", Cut: true},
 	{Name: "hash", Of: func(r *admin.Revision) any { return shortHash(r.Hash) }},
 })
 
