@@ -143,5 +143,3 @@ type unavailableError struct{ cause error }
 
 func (e *unavailableError) Error() string   { return "limiter unavailable: " + e.cause.Error() }
 func (e *unavailableError) Unwrap() []error { return []error{ErrUnavailable, e.cause} }
-
-func notFound(what, id string) error { return fmt.Errorf("%s %q: %w", what, id, ErrNotFound) }

@@ -31,7 +31,8 @@ func ExampleEntity() {
 	lim := exampleLimiter()
 	defer lim.Close()
 	for _, e := range []admin.Entity{
-		{ID: "project"}, {ID: "key-1", Parent: "project", Cascade: true},
+		{ID: "project"},
+		{ID: "key-1", Parent: "project", Cascade: true},
 		{ID: "key-2", Parent: "project", Cascade: true},
 	} {
 		if err := admin.New(lim).Entities.Create(ctx, e); err != nil {
