@@ -139,7 +139,7 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 	if err != nil {
 		return nil, err // a request that can never pass does not queue
 	}
-	w := l.queues.newWaiter(pt.debits, pt.lease.asked())
+	w := l.queues.newWaiter(pt.debits, pt.lease.requested())
 	defer l.queues.leave(w)
 	for {
 		if lease, done, err := w.try(ctx, l, req); done || err != nil {

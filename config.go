@@ -34,8 +34,8 @@ type Config struct {
 	// decides. A debit that the store makes too late stays debited, and a late read is cached for the next decision. It
 	// does not bound [Limiter.Wait] as a whole, nor changes to a [Lease]. At most StoreTimeout, which is the default.
 	DecideWithin time.Duration
-	// OnUnavailable says how to decide when the store does not answer, if neither the request nor the settings stored
-	// with the limits say so; see admin.Limits.SetOnUnavailable. Defaults to [OnUnavailableDeny].
+	// OnUnavailable is how to decide when the store does not answer, if neither the request nor the settings stored
+	// with the limits set it; see admin.Limits.SetOnUnavailable. Defaults to [OnUnavailableDeny].
 	OnUnavailable OnUnavailable
 	// Cooldown is how long, plus up to a fifth, the limiter stops calling a store that does not answer: once ten or
 	// more calls in a row have failed over four times DecideWithin, or half of at least ten calls within 2 s. During

@@ -20,7 +20,7 @@ type part struct {
 	levels []store.Level // after the decision, by charge
 	by     *degradation  // nil if the store decided
 	lease  *Lease        // none for Allow
-	allow  bool          // for Allow: the plan's prepared debits, and no lease
+	allow  bool          // for Allow: the policy's prepared debits, and no lease
 	nth    int           // position in AcquireAll, from 1; 0 for a single request
 	failed error         // an error of a lookup that [Limiter.Wait] made
 }
@@ -53,7 +53,7 @@ func decide(ctx context.Context, l *Limiter, parts []part) error {
 	d := decision{lim: l, began: l.beginning()}
 	cause, err := d.check(ctx, parts)
 	if err == nil && cause == nil {
-		cause, err = d.ask(ctx, parts)
+		cause, err = d.decideInStore(ctx, parts)
 	}
 	switch {
 	case err != nil:
@@ -87,8 +87,8 @@ func (d *decision) check(ctx context.Context, parts []part) (cause, err error) {
 	return nil, nil
 }
 
-// ask makes the store decide. It returns the cause if the store cannot, or the error to return to the caller.
-func (d *decision) ask(ctx context.Context, parts []part) (cause, err error) {
+// decideInStore makes the store decide. It returns the cause if the store cannot, or the error to return to the caller.
+func (d *decision) decideInStore(ctx context.Context, parts []part) (cause, err error) {
 	l := d.lim
 	call, ok := l.outage.Begin()
 	if !ok {
@@ -426,17 +426,17 @@ func countsNoRequests(entity, resource string) error {
 		" (named rps, rpm, rph, rpd or requests), apart from those in Tokens", entity, resource)
 }
 
-// asked returns what a lease that was just prepared asks for, by limit name.
-func (le *Lease) asked() Tokens {
-	asked := make(Tokens)
+// requested returns the amounts of a lease that was just prepared, by limit name.
+func (le *Lease) requested() Tokens {
+	requested := make(Tokens)
 	for i := range le.debits {
 		for _, c := range le.debits[i].Charges {
 			if c.Amount > 0 {
-				asked[c.Limit.Name] = c.Amount / 1000
+				requested[c.Limit.Name] = c.Amount / 1000
 			}
 		}
 	}
-	return asked
+	return requested
 }
 
 func (le *Lease) has(limit string) bool {

@@ -17,7 +17,7 @@ import (
 // Decision is the result of a request.
 type Decision struct {
 	Allowed bool
-	// Degraded says that the store did not answer and that on_unavailable decided; Reason says why.
+	// Degraded is set if the store did not answer and on_unavailable decided; Reason is why.
 	Degraded bool
 	Reason   string
 	// Over bounds a degraded decision: the most tokens of any one limit that may be admitted beyond what the limit
@@ -45,11 +45,11 @@ type LimitStatus struct {
 	Period    time.Duration
 	Burst     int64         // tokens
 	Full      time.Duration // until the bucket is full again if nobody spends
-	// Refused says that the request was refused because of this limit, possibly among others; RetryAfter is how long
+	// Refused is set if the request was refused because of this limit, possibly among others; RetryAfter is how long
 	// until this limit would have let it pass.
 	Refused    bool
 	RetryAfter time.Duration
-	// Shadow says that the limit does not refuse this entity; see [Enforce]. WouldRefuse then says that it would have
+	// Shadow is set if the limit does not refuse this entity; see [Enforce]. WouldRefuse is then set if it would have
 	// refused the request, whether the request was admitted or not; in that case Requested was not debited from it.
 	Shadow      bool
 	WouldRefuse bool
@@ -156,7 +156,7 @@ var errOpen = &StoreError{
 	Hint: "the store is called once every Config.Cooldown until it answers",
 }
 
-// degradation says why the store did not decide, and what was admitted instead.
+// degradation is why the store did not decide, and what was admitted instead.
 type degradation struct {
 	reason            string
 	cause             Cause

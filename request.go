@@ -17,7 +17,7 @@ type Request struct {
 	// limits, and are never stored. Calls that pass an equal limit share its state; a bucket holds at most 16 different
 	// ones at a time. Their Enforce must be [EnforceOn].
 	Limits []Limit
-	// OnUnavailable says how to decide when the store does not answer. Defaults to the setting stored with the limits
+	// OnUnavailable is how to decide when the store does not answer. Defaults to the setting stored with the limits
 	// (see admin.Limits.SetOnUnavailable), then to [Config.OnUnavailable].
 	OnUnavailable OnUnavailable
 }

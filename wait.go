@@ -265,7 +265,7 @@ func (q *queues) tooLate(ctx context.Context, w *waiter) error {
 // waitError reports that a deadline cannot be met.
 type waitError struct{ *ExceededError }
 
-// Error says that the deadline cannot be met, and what refuses.
+// Error names what refuses.
 func (e *waitError) Error() string {
 	return "wait: the deadline cannot be met: " + e.ExceededError.Error()
 }

@@ -63,7 +63,9 @@ var levels = []struct {
 	source Source
 	slot   int
 }{
-	{SourceEntity, slotLimits}, {SourceEntityDefault, slotDefaultLimits}, {SourceResource, slotResource},
+	{SourceEntity, slotLimits},
+	{SourceEntityDefault, slotDefaultLimits},
+	{SourceResource, slotResource},
 	{SourceSystem, slotSystem},
 }
 

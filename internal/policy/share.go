@@ -44,7 +44,7 @@ var (
 	ErrShareExpired = errors.New("the cell's share of the limits has expired")
 )
 
-// shareRetry is how soon to ask again for a share that has expired.
+// shareRetry is how soon to read a share again that has expired.
 const shareRetry = 100 * time.Millisecond
 
 // usable returns the error if the policy's share allows no decision: [ErrNoShare] or [ErrShareExpired].
