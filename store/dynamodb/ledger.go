@@ -308,11 +308,11 @@ func (l *Ledger) hot(sources []*source) []Hot {
 			m = &shardMeter{id: src.seen.ID, shards: src.seen.Shards}
 			l.meters[src.Account.Key] = m
 			if src.first.ID == m.id && src.first.Shards == m.shards {
-				m.read(src.first.Writes, src.first.At)
+				m.Read(src.first.Writes, src.first.At)
 			}
 		}
-		m.read(src.seen.Writes, src.seen.At)
-		if m.tooMuch() {
+		m.Read(src.seen.Writes, src.seen.At)
+		if m.TooMuch() {
 			hot = append(hot, Hot{src.Bucket, src.shard, m.shards})
 		}
 	}
@@ -321,7 +321,7 @@ func (l *Ledger) hot(sources []*source) []Hot {
 
 // shardMeter is the meter of a shard while it is split to one depth.
 type shardMeter struct {
-	meter
+	plan.Meter
 
 	id     uint64
 	shards int

@@ -32,7 +32,7 @@ type shard struct {
 
 	// Guarded by the queue's lock.
 	state   plan.State
-	meter   meter
+	meter   plan.Meter
 	surplus surplus
 
 	jobs   []*plan.Job // space for those to plan
@@ -212,7 +212,7 @@ func (sh *shard) Write(w *plan.Write, aboard []*waiter) (again []*waiter, pause 
 			}
 		}
 	}
-	if sh.meter.saw(w.On, w.Now, &got) {
+	if sh.meter.Saw(w.On, w.Now, &got) {
 		sh.b.grow(2 * w.On.N)
 	}
 	switch {
@@ -361,60 +361,4 @@ func forKey(err error) bool {
 	return slices.ContainsFunc(reasons, func(r types.ThrottlingReason) bool {
 		return strings.Contains(aws.ToString(r.Reason), "KeyRange")
 	})
-}
-
-// meter measures how often all processes together write an item, from its count of writes in two of our own answers.
-type meter struct {
-	n      int   // the number of shards while it measures
-	at     int64 // when the last reading was made, with which the next is compared
-	writes int64
-	hot    time.Duration // how long it has been written too often
-	denied int           // number of writes in a row that were throttled for their key
-}
-
-const (
-	hotRate = 800 // writes a second: 80 % of what one item can be
-	hotFor  = 2 * time.Second
-)
-
-// saw takes a reading of a write's answer, and reports whether the item is written too often, or refuses writes for
-// that reason. What was measured while the bucket had another number of shards does not count.
-func (m *meter) saw(on plan.Place, now int64, got *plan.Got) bool {
-	if m.n != on.N {
-		*m = meter{n: on.N}
-	}
-	switch it := got.Item; {
-	case got.Hot:
-		m.denied++
-	case it == nil || !it.Exists || it.Frozen || it.Shards != on.N:
-		return false
-	default:
-		m.denied = 0
-		m.read(it.Writes, now)
-	}
-	return m.tooMuch()
-}
-
-// tooMuch reports once that the item is written too often.
-func (m *meter) tooMuch() bool {
-	if m.hot < hotFor && m.denied < 3 {
-		return false
-	}
-	m.hot, m.denied = 0, 0
-	return true
-}
-
-func (m *meter) read(writes, now int64) {
-	elapsed := now - m.at
-	switch {
-	case m.at == 0 || writes < m.writes || elapsed < 0:
-		m.hot = 0
-	case elapsed < int64(time.Second):
-		return
-	case float64(writes-m.writes)/(float64(elapsed)/float64(time.Second)) > hotRate:
-		m.hot += time.Duration(elapsed)
-	default:
-		m.hot = 0
-	}
-	m.at, m.writes = now, writes
 }
