@@ -57,9 +57,6 @@ func (w *twin) apply(u *plan.Update) (it *plan.Item, applied bool) {
 	if !maps.Equal(have, want) {
 		w.Fatalf("the table has %v, want %v", have, want)
 	}
-	if len(w.attrs) > 0 {
-		w.attrs["PK"] = plan.Value{Type: plan.Text, Text: "x"} // which every item has
-	}
 	it, err = w.attrs.Parse()
 	if err != nil {
 		w.Fatal(err)

@@ -39,6 +39,17 @@ var texts = [...]string{
 	setTo:            "# = ?", setOnce: "# = if_not_exists(#, ?)", addTo: "# ?", remove: "#",
 }
 
+// values returns the number of a clause's values.
+func (c clause) values() int {
+	switch c {
+	case condAbsent, condExists, remove:
+		return 0
+	case condBetween:
+		return 2
+	}
+	return 1
+}
+
 // Update is the conditions and changes of one UpdateItem. Limit names reach expressions only through aliases.
 type Update struct {
 	clauses []clauseOf
@@ -226,7 +237,7 @@ func (u *Update) Apply(to Attributes) (after Attributes, applied bool) {
 	u.Each(func(_ string, v Value) { values = append(values, v) })
 	rest := values
 	for _, c := range u.clauses {
-		n := strings.Count(texts[c.form], "?")
+		n := c.form.values()
 		if have, ok := to[c.attr]; c.form < setTo && !c.form.holds(have, ok, rest[:n]) {
 			return to, false
 		}
@@ -238,7 +249,7 @@ func (u *Update) Apply(to Attributes) (after Attributes, applied bool) {
 	}
 	rest = values
 	for _, c := range u.clauses {
-		n := strings.Count(texts[c.form], "?")
+		n := c.form.values()
 		have, ok := to[c.attr]
 		switch {
 		case c.form == setTo, c.form == setOnce && !ok, c.form == addTo && !ok:
@@ -249,6 +260,9 @@ func (u *Update) Apply(to Attributes) (after Attributes, applied bool) {
 			delete(after, c.attr)
 		}
 		rest = rest[n:]
+	}
+	if _, ok := after[attrKey]; !ok {
+		after[attrKey] = Value{Text, "key"} // every item in a table has one
 	}
 	return after, true
 }

@@ -12,24 +12,29 @@ type gather struct {
 	lanes []*lane
 	open  int // parts not answered yet
 	no    bool
+	moved bool // a part must be placed anew
 	yes   []bool
 }
 
 // elsewhere tries other shards after one has refused: the two with the most room, then several together, as long as
-// they seem to have enough between them. It does not while the bucket is short.
+// they seem to have enough between them. It does not if other processes take what the shard seemed to have.
 func (p *process) elsewhere(j *job, by *lane) bool {
-	if p.short(j.m) {
+	if p.contended(j, by) {
 		return false
 	}
 	if j.rounds == 0 && len(j.tried) < 3 {
 		j.tried = append(j.tried, by)
 		if l := p.roomiest(j); l != nil && len(j.tried) < 3 {
-			j.hoped = true
 			l.add(j)
 			return true
 		}
 	}
 	return p.gather(j)
+}
+
+// contended reports whether a shard refused although it seemed to have room, because other processes write to it.
+func (p *process) contended(j *job, by *lane) bool {
+	return j.known && by.state.Alone == 0 && p.s.cfg.Hold > 0
 }
 
 // roomiest returns the untried shard with the most room, if that is enough.
@@ -48,16 +53,17 @@ func (p *process) roomiest(j *job) (best *lane) {
 }
 
 func (p *process) gather(j *job) bool {
-	if j.rounds++; j.rounds > 4 || p.short(j.m) {
+	if j.rounds++; j.rounds > 4 {
 		return false
 	}
 	g := &gather{whole: j}
 	left := j.amount
 	for _, l := range p.byRoom(j.m) {
 		if got := min(left, l.room()); got > 0 {
-			g.parts = append(g.parts, &job{
-				p: p, m: j.m, amount: got, hoped: true, began: j.began, expires: j.expires, of: g,
-			})
+			part := &job{p: p, m: j.m, amount: got, began: j.began, expires: j.expires, of: g}
+			part.plan = p.cell.take(got)
+			part.plan.Counts = len(g.parts) == 0
+			g.parts = append(g.parts, part)
 			g.lanes = append(g.lanes, l)
 			left -= got
 		}
@@ -102,8 +108,12 @@ func (g *gather) told(p *process, part *job, allowed bool) {
 	case g.whole.answered, g.no:
 		g.undo()
 		p.s.after(0, func() {
-			if !g.whole.answered && !p.gather(g.whole) {
-				p.answer(g.whole, false)
+			switch {
+			case g.whole.answered:
+			case g.moved:
+				g.whole.m.relayout(p, g.whole)
+			default:
+				p.again(g.whole)
 			}
 		})
 	default:
@@ -116,12 +126,10 @@ func (g *gather) told(p *process, part *job, allowed bool) {
 	}
 }
 
-// late ends the decision when the time of a part is up.
-func (g *gather) late(p *process) {
-	g.open--
-	p.late(g.whole)
-	if g.open == 0 {
-		g.undo()
+// again gathers a decision's tokens again after some shards refused, unless other processes take them.
+func (p *process) again(j *job) {
+	if !p.gather(j) {
+		p.answer(j, false)
 	}
 }
 
@@ -130,7 +138,7 @@ func (g *gather) undo() {
 	for i, part := range g.parts {
 		if g.yes[i] {
 			g.yes[i] = false
-			g.lanes[i].giveBack(part.amount)
+			g.lanes[i].undo(part.took)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirlimits/weir/internal/batch/plan"
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/outage/breaker"
 	"github.com/weirlimits/weir/internal/outage/share"
@@ -64,8 +65,11 @@ func (p *process) warm(j *job, allowed bool) {
 	now := p.clock()
 	level := p.cell.params.Clock(now)
 	for _, l := range j.m.lanes {
-		if l.known && l.seen.exists {
-			level += clock.Outstanding(l.seen.level, l.place().clock(l.params(), now))
+		if l.state.Last == nil {
+			continue
+		}
+		if at, ok := l.state.Last.Level(p.cell.view.Names[0]); ok {
+			level += clock.Outstanding(at, l.place().Clock(p.cell.params, now))
 		}
 	}
 	out := store.Outcome{
@@ -131,7 +135,9 @@ func (p *process) pay(call breaker.Call) bool {
 			continue
 		}
 		m.paying = true
-		j := &job{p: p, m: m, amount: amount, forced: true, began: p.s.now, expires: p.s.now + callTimeout, call: call}
+		j := &job{p: p, m: m, amount: amount, began: p.s.now, expires: p.s.now + callTimeout, call: call}
+		j.plan = plan.Job{Kind: plan.Settle, View: p.cell.view, Amounts: []int64{amount}}
+		p.s.at(j.expires, func() { p.late(j) })
 		p.pick(m, nil).add(j)
 		return true
 	}

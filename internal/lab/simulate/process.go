@@ -1,8 +1,10 @@
 package simulate
 
 import (
+	"math"
 	"strconv"
 
+	"github.com/weirlimits/weir/internal/batch/plan"
 	"github.com/weirlimits/weir/internal/outage/breaker"
 	"github.com/weirlimits/weir/internal/outage/share"
 	"github.com/weirlimits/weir/store"
@@ -36,33 +38,34 @@ type memory struct {
 	sending int64 // being paid, or to be paid again: the outcome is unknown
 	paying  bool
 
-	flat      int   // generation of which a shard was last found missing, by its first shard; 0: none
-	flatAt    int64 // when that was
-	doubts    int
-	doubtedAt int64
+	moving  []*job // that wait until the number of shards is known
+	growing bool   // being split by this process
 }
 
-// job is a decision requested from the store.
+// job is a decision requested from the store, a part of one, or the payment of a debt.
 type job struct {
 	p        *process
 	m        *memory
 	amount   int64
-	forced   bool // it pays a debt
+	plan     plan.Job
 	began    int64
 	expires  int64
-	since    int     // number of writes sent when it arrived
-	came     int64   // when it arrived, by the process's clock
 	tried    []*lane // lanes that refused it
 	rounds   int     // in which it was gathered from several shards
+	known    bool    // its lane had seen the item when it was placed there
 	at       int64   // when the write that admitted it was sent
+	took     plan.Answer
 	of       *gather // of which it is a part
 	call     breaker.Call
 	answered bool
+}
 
-	heats  int  // throttled shards met in a bucket known to be split
-	moves  int  // away from shards that were throttled or missing
-	sought int  // first shard of the last generation that was tried
-	hoped  bool // its shard was last seen to have room for it
+// forced reports whether a job pays a debt.
+func (j *job) forced() bool { return j.plan.Kind == plan.Settle }
+
+// take returns a job that takes an amount.
+func (c *cell) take(amount int64) plan.Job {
+	return plan.Job{Kind: plan.Take, View: c.view, Amounts: []int64{amount}, Counts: true}
 }
 
 // clock returns the time by the process's clock, in nanoseconds since clock.Epoch.
@@ -83,7 +86,8 @@ func (p *process) memory(entity int) *memory {
 
 func (m *memory) lane(p *process, k int) *lane {
 	for len(m.lanes) <= k {
-		m.lanes = append(m.lanes, &lane{p: p, m: m, k: len(m.lanes)})
+		state := plan.State{Rules: &p.s.rules, Latest: math.MinInt64}
+		m.lanes = append(m.lanes, &lane{p: p, m: m, k: len(m.lanes), state: state})
 	}
 	return m.lanes[k]
 }
@@ -94,11 +98,14 @@ func (p *process) decide(entity int) {
 	j := &job{
 		p: p, m: p.memory(entity), amount: s.cfg.Tokens * 1000, began: s.now, expires: s.now + int64(s.cfg.Within),
 	}
+	j.plan = p.cell.take(j.amount)
+	j.plan.MayMove = s.cfg.MaxShards > 1
 	var ok bool
 	if j.call, ok = p.breaker.Begin(); !ok {
 		p.degrade(j)
 		return
 	}
+	s.at(j.expires, func() { p.late(j) })
 	p.pick(j.m, nil).ask(j)
 }
 
@@ -122,9 +129,8 @@ func (p *process) pick(m *memory, but *lane) *lane {
 
 // ask lets a lane decide.
 func (l *lane) ask(j *job) {
-	j.hoped = j.m.n > 1 && l.room() >= j.amount
 	if l.local(j) {
-		j.hoped = false
+		j.known = false // it did not reach the item
 		l.p.refused(j, l)
 		return
 	}
@@ -133,36 +139,52 @@ func (l *lane) ask(j *job) {
 
 // refused ends a decision that a shard refused, unless others have room for it: see elsewhere.go.
 func (p *process) refused(j *job, by *lane) {
-	if by.alone == 0 { // otherwise its own debits explain the refusal
-		p.judge(j, false)
-	}
 	switch {
+	case j.answered:
 	case j.of != nil:
 		j.answered = true
-		j.of.told(p, j, false)
+		p.s.after(0, func() { j.of.told(p, j, false) })
 	case j.m.n == 1:
 		p.answer(j, false)
 	default: // deferred: the lane is in the middle of its planning
 		p.s.after(0, func() {
-			if !p.elsewhere(j, by) {
+			if !j.answered && !p.elsewhere(j, by) {
 				p.answer(j, false)
 			}
 		})
 	}
 }
 
+// hear handles a lane's answer to a job.
+func (p *process) hear(j *job, l *lane, a plan.Answer) {
+	switch {
+	case j.plan.Kind == plan.Undo:
+	case a.Verdict == plan.Moved:
+		p.moved(j, l, a.Item)
+	case a.Verdict == plan.Refused:
+		p.refused(j, l)
+	case a.Verdict != plan.Allowed:
+	case j.answered && j.plan.Kind == plan.Take: // its caller has left: return the tokens
+		l.undo(a)
+	case j.answered: // it was paid all the same
+		j.m.sending = 0
+	default:
+		if j.took = a; j.plan.Kind == plan.Take && j.of == nil {
+			p.cell.admitted(j.m.entity, j.amount, j.at)
+		}
+		p.answer(j, true)
+	}
+}
+
 // answer ends a decision with the store's answer.
 func (p *process) answer(j *job, allowed bool) {
 	j.answered = true
-	if allowed {
-		p.judge(j, true)
-	}
 	if j.of != nil {
 		j.of.told(p, j, allowed)
 		return
 	}
 	j.call.Done(breaker.Succeeded)
-	if j.forced {
+	if j.forced() {
 		p.unpaid = 0
 		p.s.called(1) // the marker that makes it apply only once
 		p.s.count.units++
@@ -178,16 +200,11 @@ func (p *process) answer(j *job, allowed bool) {
 
 // late ends a decision whose time is up.
 func (p *process) late(j *job) {
-	if j.answered || p.s.now < j.expires {
-		return
-	}
-	if j.of != nil {
-		j.answered = true
-		j.of.late(p)
+	if j.answered {
 		return
 	}
 	j.call.Done(breaker.Failed)
-	if j.forced {
+	if j.forced() {
 		p.unpaid++
 		j.answered, j.m.paying = true, false
 		p.owes(j.m)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/weirlimits/weir/internal/batch/plan"
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/outage/breaker"
 	"github.com/weirlimits/weir/internal/outage/share"
@@ -33,10 +34,12 @@ type sim struct {
 	truth     clock.Params  // the limit of an entity, over all cells
 	entities  []entity
 
-	count counts
-	rep   *Report
-	took  histogram
-	over  int64 // the largest amount that any entity was given beyond its limit
+	count  counts
+	rules  plan.Rules
+	births uint64
+	rep    *Report
+	took   histogram
+	over   int64 // the largest amount that any entity was given beyond its limit
 
 	trouble bool  // some calls fail
 	width   int64 // of an interval
@@ -49,8 +52,9 @@ type cell struct {
 	s      *sim
 	number int // counted from 0
 	params clock.Params
-	limit  store.Limit // the same, for the shares
-	table  map[int]*rows
+	limit  store.Limit     // the same, for the shares
+	table  map[int][]*item // by entity and shard
+	view   *plan.View
 	rep    *CellReport
 	below  float64 // cumulative demand of the cells up to and including this one, as a fraction
 }
@@ -110,6 +114,7 @@ func newSim(cfg Config) *sim {
 	s := &sim{
 		cfg: cfg, demand: rand.New(rand.NewPCG(cfg.Seed, 1)), dice: rand.New(rand.NewPCG(cfg.Seed, 2)),
 		entities: make([]entity, cfg.Entities/cfg.Sample),
+		rules:    plan.Rules{Guard: guardShare, RejectionTTL: cfg.Hold},
 	}
 	if cfg.Zipf > 0 {
 		s.zipf = rand.NewZipf(s.demand, cfg.Zipf, 1, uint64(cfg.Entities-1))
@@ -133,14 +138,20 @@ func newSim(cfg Config) *sim {
 		demand += c.Demand
 	}
 	below := 0.0
-	for i, c := range cfg.Cells {
-		below += c.Demand / demand
+	for i, share := range cfg.Cells {
+		below += share.Demand / demand
 		p := s.truth
-		p.Amount, p.Burst = max(1, int64(c.Share*float64(p.Amount))), max(1, int64(c.Share*float64(p.Burst)))
+		p.Amount, p.Burst = max(1, int64(share.Share*float64(p.Amount))), max(1, int64(share.Share*float64(p.Burst)))
 		s.cells = append(s.cells, &cell{
-			s: s, number: i, params: p, table: make(map[int]*rows), below: below, rep: &s.rep.Cells[i],
+			s: s, number: i, params: p, table: make(map[int][]*item), below: below, rep: &s.rep.Cells[i],
 			limit: store.Limit{Name: cfg.Limit.Name, Amount: p.Amount, Period: cfg.Limit.Period, Burst: p.Burst},
 		})
+		c := s.cells[i]
+		view, err := plan.NewView([]store.Charge{{Limit: &c.limit}})
+		if err != nil {
+			panic(err) // Config.Check has checked the limit
+		}
+		c.view = view
 	}
 	for i := range cfg.Processes {
 		p := &process{s: s, number: i, cell: s.cells[i%len(s.cells)], buckets: make(map[int]*memory)}
@@ -243,16 +254,6 @@ func (s *sim) arrive() {
 		s.rep.Ideal++
 	}
 	p.decide(id)
-}
-
-// rows returns a bucket's items in the cell's table.
-func (c *cell) rows(entity int) *rows {
-	r := c.table[entity]
-	if r == nil {
-		r = &rows{n: 1, shards: []shared{{item: item{n: 1}, units: c.s.cfg.Capacity, refilled: c.s.now}}}
-		c.table[entity] = r
-	}
-	return r
 }
 
 // admitted records what an entity was given by a decision, at a true time: any excess over the limit, over any stretch

@@ -9,8 +9,6 @@ var excused = map[string]string{
 	"fields of a struct: internal/lab/load/scenario.go Scenario":                           "a flat list of parameters or figures",
 	"fields of a struct: internal/lab/replay/report.go Report":                             "a flat list of parameters or figures",
 	"fields of a struct: internal/lab/simulate/config.go Config":                           "a flat list of parameters or figures",
-	"fields of a struct: internal/lab/simulate/lane.go lane":                               "still to be divided into parts",
-	"fields of a struct: internal/lab/simulate/process.go job":                             "still to be divided into parts",
 	"fields of a struct: internal/lab/simulate/report.go Report":                           "a flat list of parameters or figures",
 	"fields of a struct: internal/lab/simulate/run.go sim":                                 "still to be divided into parts",
 	"fields of a struct: internal/lab/torture/torture.go Report":                           "a flat list of parameters or figures",

@@ -1,0 +1,163 @@
+package simulate
+
+import (
+	"time"
+
+	"github.com/weirlimits/weir/internal/batch/plan"
+)
+
+// patience is how long a process waits for others to split a bucket.
+const patience = int64(250 * time.Millisecond)
+
+// moved places a job anew whose lane was outdated or throttled.
+func (p *process) moved(j *job, from *lane, it *plan.Item) {
+	p.s.after(0, func() { // deferred: a lane is in the middle of its planning
+		m := j.m
+		hot := it == nil && from.k < m.n
+		if hot {
+			j.plan.MayMove = false
+		}
+		switch {
+		case j.answered:
+		case j.of != nil:
+			j.answered, j.of.moved = true, true
+			j.of.told(p, j, false)
+		case hot && m.n > 1:
+			p.pick(m, from).add(j)
+		case from.k == 0 && it != nil && !it.Frozen && it.Shards != m.n:
+			m.n = it.Shards
+			p.pick(m, nil).add(j)
+		default:
+			m.relayout(p, j)
+		}
+	})
+}
+
+// relayout places a job once shard 0 has shown how many shards there are.
+func (m *memory) relayout(p *process, j *job) {
+	if m.moving = append(m.moving, j); len(m.moving) == 1 {
+		m.look(p, p.s.now)
+	}
+}
+
+// look reads shard 0 until it is not frozen. If that takes long, the process completes the split itself.
+func (m *memory) look(p *process, begun int64) {
+	s := p.s
+	s.after(s.latency(), func() {
+		root := p.cell.item(m.entity, 0).seen
+		again := func() { m.look(p, begun) }
+		switch {
+		case s.down(p.cell) && s.now < begun+int64(writeTimeout):
+			s.after(callTimeout, again)
+		case !root.Frozen || s.now >= begun+int64(writeTimeout):
+			if !root.Frozen {
+				m.n = root.Shards
+			}
+			moving := m.moving
+			m.moving = nil
+			for _, j := range moving {
+				if j.answered {
+					continue
+				}
+				if j.plan.Kind == plan.Take && m.n > 1 && j.rounds > 0 {
+					p.again(j)
+				} else {
+					p.pick(m, nil).add(j)
+				}
+			}
+		case s.now-begun < patience:
+			s.after(s.dice.Int64N(maxPause)+1, again)
+		default:
+			m.double(p, root.Shards, again)
+		}
+	})
+}
+
+// grow splits the bucket into n shards, unless that is under way.
+func (m *memory) grow(p *process, n int) {
+	if m.growing || n > p.s.cfg.MaxShards {
+		return
+	}
+	m.growing = true
+	p.s.after(p.s.latency(), func() {
+		done := func() { m.growing = false }
+		if root := p.cell.item(m.entity, 0).seen; root.Frozen || root.Exists && root.Shards < n {
+			m.double(p, root.Shards, done)
+		} else {
+			m.n = root.Shards
+			done()
+		}
+	})
+}
+
+// double makes the steps that double the number of a bucket's shards.
+func (m *memory) double(p *process, n int, done func()) {
+	now := p.clock
+	frozen := make([]*plan.Item, n)
+	convert := func(k int) (int, *plan.Update) { return k, frozen[k].Convert(now()) }
+	end := func() {
+		if root := p.cell.item(m.entity, 0).seen; !root.Frozen {
+			m.n = root.Shards
+		}
+		done()
+	}
+	steps := []struct {
+		from, to int
+		update   func(k int) (int, *plan.Update)
+	}{
+		{0, 1, func(k int) (int, *plan.Update) { return k, plan.Freeze(plan.Place{K: k, N: n}, now()) }},
+		{1, n, func(k int) (int, *plan.Update) { return k, plan.Freeze(plan.Place{K: k, N: n}, now()) }},
+		{0, n, func(k int) (int, *plan.Update) {
+			p.s.births++
+			return k + n, frozen[k].PutHalf(p.s.births, now())
+		}},
+		{1, n, convert},
+		{0, 1, convert},
+	}
+	var next func(i int)
+	next = func(i int) {
+		if i == len(steps) || i == 1 && !frozen[0].FrozenAs(n) {
+			end()
+			return
+		}
+		st := steps[i]
+		open := st.to - st.from
+		if open == 0 {
+			next(i + 1)
+		}
+		for k := st.from; k < st.to; k++ {
+			closed := func(it *plan.Item) {
+				if i < 2 {
+					frozen[k] = it
+				}
+				if open--; open == 0 {
+					next(i + 1)
+				}
+			}
+			if i >= 2 && !frozen[k].FrozenAs(n) {
+				p.s.after(0, func() { closed(nil) }) // converted already
+				continue
+			}
+			to, u := st.update(k)
+			m.step(p, to, u, 0, closed)
+		}
+	}
+	next(0)
+}
+
+// step makes a write until it is answered, after so many tries, with a pause that grows as in the driver.
+func (m *memory) step(p *process, k int, u *plan.Update, tries int, then func(it *plan.Item)) {
+	p.cell.update(m.entity, k, u, func(got plan.Got) {
+		if got.Item == nil && p.s.now < int64(p.s.cfg.For) {
+			p.s.after(p.s.dice.Int64N(maxPause<<min(tries, 3)), func() { m.step(p, k, u, tries+1, then) })
+			return
+		}
+		if got.Item == nil {
+			got.Item = plan.Missing // the simulation ends
+		}
+		if got.Applied && k == 0 && !got.Item.Frozen {
+			p.s.count.splits++
+		}
+		then(got.Item)
+	})
+}
