@@ -140,18 +140,7 @@ func newSim(cfg Config) *sim {
 	below := 0.0
 	for i, share := range cfg.Cells {
 		below += share.Demand / demand
-		p := s.truth
-		p.Amount, p.Burst = max(1, int64(share.Share*float64(p.Amount))), max(1, int64(share.Share*float64(p.Burst)))
-		s.cells = append(s.cells, &cell{
-			s: s, number: i, params: p, table: make(map[int][]*item), below: below, rep: &s.rep.Cells[i],
-			limit: store.Limit{Name: cfg.Limit.Name, Amount: p.Amount, Period: cfg.Limit.Period, Burst: p.Burst},
-		})
-		c := s.cells[i]
-		view, err := plan.NewView([]store.Charge{{Limit: &c.limit}})
-		if err != nil {
-			panic(err) // Config.Check has checked the limit
-		}
-		c.view = view
+		s.cells = append(s.cells, s.newCell(i, share.Share, below))
 	}
 	for i := range cfg.Processes {
 		p := &process{s: s, number: i, cell: s.cells[i%len(s.cells)], buckets: make(map[int]*memory)}
@@ -170,6 +159,21 @@ func newSim(cfg Config) *sim {
 		s.processes = append(s.processes, p)
 	}
 	return s
+}
+
+// newCell returns a cell with a share of each limit.
+func (s *sim) newCell(i int, share, below float64) *cell {
+	p := s.truth
+	p.Amount, p.Burst = max(1, int64(share*float64(p.Amount))), max(1, int64(share*float64(p.Burst)))
+	c := &cell{
+		s: s, number: i, params: p, table: make(map[int][]*item), below: below, rep: &s.rep.Cells[i],
+		limit: store.Limit{Name: s.cfg.Limit.Name, Amount: p.Amount, Period: s.cfg.Limit.Period, Burst: p.Burst},
+	}
+	var err error
+	if c.view, err = plan.NewView([]store.Charge{{Limit: &c.limit}}); err != nil {
+		panic(err) // Config.Check has checked the limit
+	}
+	return c
 }
 
 func (s *sim) at(t int64, do func())    { s.agenda.add(max(t, s.now), do) }
