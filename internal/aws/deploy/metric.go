@@ -17,8 +17,8 @@ type figure struct {
 	to                    func(float64)
 }
 
-// measure reads the last hour's figures, in one call.
-func (d *Deployer) measure(ctx context.Context, s *Status) error {
+// figures returns what is read about the table and the functions.
+func (s *Status) figures() []figure {
 	var all []figure
 	if t := s.Table; t != nil {
 		for name, to := range map[string]*float64{
@@ -41,24 +41,47 @@ func (d *Deployer) measure(ctx context.Context, s *Status) error {
 			}})
 		}
 	}
+	return all
+}
+
+// query is the query of a figure. Its ID is the figure's index.
+func (f *figure) query(i int) types.MetricDataQuery {
+	return types.MetricDataQuery{
+		Id: aws.String("m" + strconv.Itoa(i)),
+		MetricStat: &types.MetricStat{
+			Metric: &types.Metric{
+				Namespace: &f.namespace, MetricName: &f.name,
+				Dimensions: []types.Dimension{{Name: &f.dimension, Value: &f.value}},
+			},
+			Period: aws.Int32(3600), Stat: &f.stat,
+		},
+	}
+}
+
+// total is the figure of the hour, which spans up to two periods because it seldom begins on the hour.
+func (f *figure) total(periods []float64) (total float64) {
+	for _, v := range periods {
+		if f.stat == "Sum" {
+			total += v
+		} else {
+			total = max(total, v)
+		}
+	}
+	return total
+}
+
+// measure reads the last hour's figures, in one call.
+func (s *Status) measure(ctx context.Context, metrics Metrics) error {
+	all := s.figures()
 	if len(all) == 0 {
 		return nil
 	}
 	end := time.Now().Truncate(time.Minute)
 	in := &cloudwatch.GetMetricDataInput{StartTime: aws.Time(end.Add(-time.Hour)), EndTime: &end}
-	for i, f := range all {
-		in.MetricDataQueries = append(in.MetricDataQueries, types.MetricDataQuery{
-			Id: aws.String("m" + strconv.Itoa(i)),
-			MetricStat: &types.MetricStat{
-				Metric: &types.Metric{
-					Namespace: &f.namespace, MetricName: &f.name,
-					Dimensions: []types.Dimension{{Name: &f.dimension, Value: &f.value}},
-				},
-				Period: aws.Int32(3600), Stat: &f.stat,
-			},
-		})
+	for i := range all {
+		in.MetricDataQueries = append(in.MetricDataQueries, all[i].query(i))
 	}
-	pages := cloudwatch.NewGetMetricDataPaginator(d.cfg.Metrics, in)
+	pages := cloudwatch.NewGetMetricDataPaginator(metrics, in)
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -69,16 +92,7 @@ func (d *Deployer) measure(ctx context.Context, s *Status) error {
 			if err != nil || i >= len(all) || len(r.Values) == 0 { // no data
 				continue
 			}
-			// An hour spans up to two periods, because it seldom begins on the hour.
-			sum := 0.0
-			for _, v := range r.Values {
-				if all[i].stat == "Sum" {
-					sum += v
-				} else {
-					sum = max(sum, v)
-				}
-			}
-			all[i].to(sum)
+			all[i].to(all[i].total(r.Values))
 		}
 	}
 	return nil

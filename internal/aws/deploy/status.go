@@ -69,6 +69,40 @@ func (d *Deployer) Status(ctx context.Context, name string) (*Status, error) {
 	if err != nil {
 		return s, trouble("inspect", name, err)
 	}
+	s.list(all.StackResources)
+	d.inspect(ctx, s)
+	if err := s.measure(ctx, d.cfg.Metrics); err != nil {
+		s.problem("metrics", err)
+	}
+	s.judge()
+	slices.Sort(s.Problems)
+	return s, nil
+}
+
+// list fills in the names of the table and the functions, without their state.
+func (s *Status) list(resources []types.StackResource) {
+	for i := range resources {
+		r := &resources[i]
+		if r.ResourceStatus == types.ResourceStatusDeleteComplete {
+			continue
+		}
+		id, name := aws.ToString(r.LogicalResourceId), aws.ToString(r.PhysicalResourceId)
+		switch aws.ToString(r.ResourceType) {
+		case typeTable:
+			s.Table = &TableStatus{
+				Name: name, Items: -1, Bytes: -1, Read: -1, Write: -1, ReadsThrottled: -1, WritesThrottled: -1,
+			}
+		case typeLambda:
+			s.Functions = append(s.Functions, FunctionStatus{
+				Resource: id, Name: name, Invocations: -1, Errors: -1, Throttles: -1, Behind: -1, LongestDuration: -1,
+			})
+		}
+	}
+	slices.SortFunc(s.Functions, func(a, b FunctionStatus) int { return strings.Compare(a.Resource, b.Resource) })
+}
+
+// inspect reads the state of the table and the functions, all at the same time.
+func (d *Deployer) inspect(ctx context.Context, s *Status) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	look := func(what string, f func() error) {
@@ -80,40 +114,18 @@ func (d *Deployer) Status(ctx context.Context, name string) (*Status, error) {
 			}
 		})
 	}
-	for _, r := range all.StackResources {
-		if r.ResourceStatus == types.ResourceStatusDeleteComplete {
-			continue
-		}
-		switch id, name := aws.ToString(r.LogicalResourceId), aws.ToString(
-			r.PhysicalResourceId,
-		); aws.ToString(r.ResourceType) {
-		case typeTable:
-			s.Table = &TableStatus{
-				Name: name, Items: -1, Bytes: -1, Read: -1, Write: -1, ReadsThrottled: -1, WritesThrottled: -1,
-			}
-			look("table "+name, func() error { return d.lookAtTable(ctx, s.Table) })
-			look(
-				"table "+name,
-				func() (err error) { s.Schema, err = driver.ReadSchema(ctx, d.cfg.Tables, name); return err },
-			)
-		case typeLambda:
-			s.Functions = append(s.Functions, FunctionStatus{
-				Resource: id, Name: name, Invocations: -1, Errors: -1, Throttles: -1, Behind: -1, LongestDuration: -1,
-			})
-		}
+	if t := s.Table; t != nil {
+		look("table "+t.Name, func() error { return d.lookAtTable(ctx, t) })
+		look("table "+t.Name, func() (err error) {
+			s.Schema, err = driver.ReadSchema(ctx, d.cfg.Tables, t.Name)
+			return err
+		})
 	}
-	slices.SortFunc(s.Functions, func(a, b FunctionStatus) int { return strings.Compare(a.Resource, b.Resource) })
 	for i := range s.Functions {
 		f := &s.Functions[i]
 		look("function "+f.Name, func() error { return d.lookAtFunction(ctx, f) })
 	}
 	wg.Wait()
-	if err := d.measure(ctx, s); err != nil {
-		s.problem("metrics", err)
-	}
-	s.judge()
-	slices.Sort(s.Problems)
-	return s, nil
 }
 
 func (s *Status) problem(what string, err error) {
@@ -149,9 +161,8 @@ func (d *Deployer) lookAtTable(ctx context.Context, t *TableStatus) error {
 	if err != nil {
 		return err
 	}
-	t.State, t.Items, t.Bytes = string(out.Table.TableStatus), aws.ToInt64(out.Table.ItemCount), aws.ToInt64(
-		out.Table.TableSizeBytes,
-	)
+	t.State = string(out.Table.TableStatus)
+	t.Items, t.Bytes = aws.ToInt64(out.Table.ItemCount), aws.ToInt64(out.Table.TableSizeBytes)
 	return nil
 }
 

@@ -110,6 +110,9 @@ func (t *Template) doc() *yaml.Node {
 	return doc.Content[0]
 }
 
+// Plain returns the template as [Parse] does.
+func (t *Template) Plain() map[string]any { return value(t.doc()).(map[string]any) }
+
 // Parameter returns the parameter of that name, or nil.
 func (t *Template) Parameter(name string) *Parameter {
 	if i := slices.IndexFunc(t.Parameters, func(p Parameter) bool { return p.Name == name }); i >= 0 {

@@ -22,9 +22,6 @@ func Parse(text []byte) (map[string]any, error) {
 	return value(doc.Content[0]).(map[string]any), nil
 }
 
-// Plain returns the template as [Parse] does.
-func (t *Template) Plain() map[string]any { return value(t.doc()).(map[string]any) }
-
 func value(n *yaml.Node) any {
 	name := function(n)
 	v := bare(n, name != "")

@@ -81,52 +81,12 @@ func (w *page) run(r *Report) {
 		w.text(r.Verdict())
 		w.raw("</p>")
 	}
-	var rows [][]string
-	for _, o := range r.Ops {
-		rows = append(
-			rows,
-			append(
-				[]string{string(o.Op), count(o.Calls), percent(o.Refused, o.Calls), count(o.Failed)},
-				o.Response.cells()...,
-			),
-		)
-	}
-	times := []string{"p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms"}
-	w.table(append([]string{"operation", "calls", "refused", "failed"}, times...), rows)
-	rows = [][]string{append([]string{"service time, from the start of a call"}, r.Service.cells()...)}
-	if r.Late != nil {
-		rows = append(rows, append([]string{"lateness: start after due time"}, r.Late.cells()...))
-	}
-	w.table(append([]string{""}, times...), rows)
-	rates, refused, failed := make(
-		[]float64, len(r.Windows),
-	), make([]float64, len(r.Windows)), make([]float64, len(r.Windows))
-	p50, p99 := make([]float64, len(r.Windows)), make([]float64, len(r.Windows))
-	for i, in := range r.Windows {
-		rates[i] = float64(in.Calls) / r.Width
-		refused[i], failed[i] = float64(in.Refused)/r.Width, float64(in.Failed)/r.Width
-		p50[i], p99[i] = in.P50, in.P99
-	}
-	end := time.Duration(float64(len(r.Windows)) * r.Width * float64(time.Second)).String()
-	w.chart(&chart{
-		"calls a second", []series{{"answered", rates}, {"refused", refused}, {"failed", failed}}, []string{"0s", end},
-	})
-	w.chart(&chart{"latency over time, ms", []series{{"p50", p50}, {"p99", p99}}, []string{"0s", end}})
-	var curves []series
-	var ends []string
-	for _, o := range r.Ops {
-		s := series{name: string(o.Op)}
-		ends = nil
-		for _, p := range o.Curve {
-			s.values = append(s.values, p.Ms)
-			ends = append(ends, strconv.FormatFloat(p.Percentile, 'f', -1, 64))
-		}
-		curves = append(curves, s)
-	}
-	w.chart(&chart{"latency by percentile, ms", curves, ends})
+	w.times(r)
+	w.overTime(r)
+	w.percentiles(r)
 	w.parts("entities", r.Groups)
 	w.parts("resources", r.Resources)
-	rows = nil
+	var rows [][]string
 	for _, name := range sortedKeys(r.Store) {
 		rows = append(rows, []string{name, figure(r.Store[name].Total), figure(r.Store[name].Each)})
 	}
@@ -140,6 +100,59 @@ func (w *page) run(r *Report) {
 	if rows != nil {
 		w.table([]string{"error", "calls"}, rows)
 	}
+}
+
+// times writes the tables of response times, service times and lateness.
+func (w *page) times(r *Report) {
+	header := []string{"p50 ms", "p90 ms", "p99 ms", "p99.9 ms", "max ms"}
+	var rows [][]string
+	for _, o := range r.Ops {
+		cells := []string{string(o.Op), count(o.Calls), percent(o.Refused, o.Calls), count(o.Failed)}
+		rows = append(rows, append(cells, o.Response.cells()...))
+	}
+	w.table(append([]string{"operation", "calls", "refused", "failed"}, header...), rows)
+	rows = [][]string{append([]string{"service time, from the start of a call"}, r.Service.cells()...)}
+	if r.Late != nil {
+		rows = append(rows, append([]string{"lateness: start after due time"}, r.Late.cells()...))
+	}
+	w.table(append([]string{""}, header...), rows)
+}
+
+// overTime draws the rates and the latency in the windows of a run.
+func (w *page) overTime(r *Report) {
+	draw := func(name string, of func(i int) float64) series {
+		s := series{name, make([]float64, len(r.Windows))}
+		for i := range s.values {
+			s.values[i] = of(i)
+		}
+		return s
+	}
+	ends := []string{"0s", time.Duration(float64(len(r.Windows)) * r.Width * float64(time.Second)).String()}
+	w.chart(&chart{"calls a second", []series{
+		draw("answered", func(i int) float64 { return float64(r.Windows[i].Calls) / r.Width }),
+		draw("refused", func(i int) float64 { return float64(r.Windows[i].Refused) / r.Width }),
+		draw("failed", func(i int) float64 { return float64(r.Windows[i].Failed) / r.Width }),
+	}, ends})
+	w.chart(&chart{"latency over time, ms", []series{
+		draw("p50", func(i int) float64 { return r.Windows[i].P50 }),
+		draw("p99", func(i int) float64 { return r.Windows[i].P99 }),
+	}, ends})
+}
+
+// percentiles draws the latency of each operation by percentile.
+func (w *page) percentiles(r *Report) {
+	var curves []series
+	var ends []string
+	for _, o := range r.Ops {
+		s := series{name: string(o.Op)}
+		ends = nil
+		for _, p := range o.Curve {
+			s.values = append(s.values, p.Ms)
+			ends = append(ends, strconv.FormatFloat(p.Percentile, 'f', -1, 64))
+		}
+		curves = append(curves, s)
+	}
+	w.chart(&chart{"latency by percentile, ms", curves, ends})
 }
 
 func (w *page) parts(what string, parts []Part) {

@@ -72,6 +72,21 @@ type Cell struct {
 
 // Check fills in defaults. It returns a [*weir.ConfigError] for a field that is out of bounds.
 func (c *Config) Check() error {
+	c.fill()
+	var err error
+	if c.Limit, err = weir.ParseLimit(c.Limit.String()); err != nil { // the limit's bounds are checked there
+		return err
+	}
+	for _, f := range c.checks() {
+		if f.bad {
+			return &weir.ConfigError{Field: f.field, Reason: f.reason}
+		}
+	}
+	return c.checkParts()
+}
+
+// fill sets defaults.
+func (c *Config) fill() {
 	or(&c.For, time.Minute)
 	or(&c.Processes, 100)
 	or(&c.Begin, c.Processes)
@@ -90,16 +105,19 @@ func (c *Config) Check() error {
 	if len(c.Cells) == 0 {
 		c.Cells = []Cell{{1, 1}}
 	}
-	var err error
-	if c.Limit, err = weir.ParseLimit(c.Limit.String()); err != nil { // the limit's bounds are checked there
-		return err
-	}
+}
+
+// check is a rule for a field, and whether the field breaks it.
+type check struct {
+	field, reason string
+	bad           bool
+}
+
+// checks are the rules for single values, applied to a configuration with its defaults.
+func (c *Config) checks() []check {
 	share := func(x float64) bool { return x >= 0 && x <= 1 }
 	const most = 1_000_000
-	for _, f := range []struct {
-		field, reason string
-		bad           bool
-	}{
+	return []check{
 		{"for", "must be positive, and at most 24 h", c.For <= 0 || c.For > 24*time.Hour},
 		{"processes", "must be from 1 to 1,000,000", c.Processes < 1 || c.Processes > most},
 		{"begin", "must be from 1 to the number of processes", c.Begin < 1 || c.Begin > c.Processes},
@@ -140,12 +158,7 @@ func (c *Config) Check() error {
 			c.OnUnavailable != Deny && c.OnUnavailable != Allow && c.OnUnavailable != Local,
 		},
 		{"cells", "must not outnumber the processes at the beginning", len(c.Cells) > c.Begin},
-	} {
-		if f.bad {
-			return &weir.ConfigError{Field: f.field, Reason: f.reason}
-		}
 	}
-	return c.checkParts()
 }
 
 // decisions is how many decisions are simulated.

@@ -199,41 +199,35 @@ func windowOf(u *admin.Usage, limit string) (w window, counted bool) {
 	return w, false
 }
 
+// hits are the buckets, by entity and resource, in which something could have been refused. The value is true if
+// something certainly would have been.
+type hits map[[2]string]bool
+
+// surely counts the buckets in which something would certainly have been refused.
+func (h hits) surely() (n int) {
+	for _, sure := range h {
+		if sure {
+			n++
+		}
+	}
+	return n
+}
+
 // judge fills in what would have been refused.
 func (r *Report) judge(all []*series, cfg *Config) {
-	type hit struct{ surely, perhaps bool }
 	limits := make(map[string]*LimitResult)
-	moments := make(map[time.Time]map[[2]string]hit)
-	buckets := make(map[[2]string]hit)
+	moments := make(map[time.Time]hits)
+	buckets := make(hits)
 	sums := make(map[string]bounds)
 	for _, s := range all {
-		t, id := newTrial(s.limit), [2]string{s.entity, s.resource}
 		lr := limits[s.limit.Name]
 		if lr == nil {
 			lr = &LimitResult{Limit: s.limit.Name}
 			limits[s.limit.Name] = lr
 		}
-		var total bounds
-		br := BucketResult{Entity: s.entity, Resource: s.resource, Limit: s.limit}
-		for i := range s.windows {
-			w := &s.windows[i]
-			b := t.see(w)
-			total = total.plus(b)
-			br.Asked += int64(w.spent + w.refused)
-			if none, some := b.surely(); !none {
-				if br.First.IsZero() {
-					br.First = w.start
-				}
-				if moments[w.start] == nil {
-					moments[w.start] = make(map[[2]string]hit)
-				}
-				h := moments[w.start][id]
-				moments[w.start][id] = hit{h.surely || some, true}
-			}
-		}
+		br, total := s.judge(moments)
 		sums[s.limit.Name] = sums[s.limit.Name].plus(total)
 		lr.Asked += br.Asked
-		br.Least, br.Even, br.AtMost = total.tokens()
 		none, some := total.surely()
 		if none {
 			continue
@@ -242,8 +236,7 @@ func (r *Report) judge(all []*series, cfg *Config) {
 		if some {
 			lr.Surely++
 		}
-		h := buckets[id]
-		buckets[id] = hit{h.surely || some, true}
+		buckets[s.id()] = buckets[s.id()] || some
 		r.Most = append(r.Most, br)
 	}
 	for name, lr := range limits {
@@ -251,29 +244,53 @@ func (r *Report) judge(all []*series, cfg *Config) {
 		r.Limits = append(r.Limits, *lr)
 	}
 	slices.SortFunc(r.Limits, func(a, b LimitResult) int { return cmp.Compare(a.Limit, b.Limit) })
-	count := func(hits map[[2]string]hit) (surely int) {
-		for _, h := range hits {
-			if h.surely {
-				surely++
-			}
-		}
-		return surely
-	}
-	r.Surely, r.Perhaps = count(buckets), len(buckets)
-	for start, hits := range moments {
-		r.When = append(r.When, Moment{start, count(hits), len(hits)})
+	r.Surely, r.Perhaps = buckets.surely(), len(buckets)
+	for start, h := range moments {
+		r.When = append(r.When, Moment{start, h.surely(), len(h)})
 	}
 	slices.SortFunc(r.When, func(a, b Moment) int { return a.Start.Compare(b.Start) })
-	slices.SortFunc(r.Most, func(a, b BucketResult) int {
-		return cmp.Or(
-			cmp.Compare(share(b.Least, b.Asked), share(a.Least, a.Asked)),
-			cmp.Compare(share(b.Even, b.Asked), share(a.Even, a.Asked)),
-			cmp.Compare(share(b.AtMost, b.Asked), share(a.AtMost, a.Asked)),
-			cmp.Compare(a.Entity, b.Entity), cmp.Compare(a.Resource, b.Resource), cmp.Compare(
-				a.Limit.Name, b.Limit.Name,
-			))
-	})
+	slices.SortFunc(r.Most, moreRefused)
 	r.Most = r.Most[:min(cfg.Top, len(r.Most)):len(r.Most)]
+}
+
+// id names the bucket.
+func (s *series) id() [2]string { return [2]string{s.entity, s.resource} }
+
+// judge returns what the limit would have refused, and adds the bucket to each window in which that is something.
+func (s *series) judge(moments map[time.Time]hits) (br BucketResult, total bounds) {
+	t := newTrial(s.limit)
+	br = BucketResult{Entity: s.entity, Resource: s.resource, Limit: s.limit}
+	for i := range s.windows {
+		w := &s.windows[i]
+		b := t.see(w)
+		total = total.plus(b)
+		br.Asked += int64(w.spent + w.refused)
+		none, some := b.surely()
+		if none {
+			continue
+		}
+		if br.First.IsZero() {
+			br.First = w.start
+		}
+		if moments[w.start] == nil {
+			moments[w.start] = make(hits)
+		}
+		moments[w.start][s.id()] = moments[w.start][s.id()] || some
+	}
+	br.Least, br.Even, br.AtMost = total.tokens()
+	return br, total
+}
+
+// moreRefused orders buckets by the share of what would have been refused, the highest first.
+func moreRefused(a, b BucketResult) int {
+	return cmp.Or(
+		cmp.Compare(share(b.Least, b.Asked), share(a.Least, a.Asked)),
+		cmp.Compare(share(b.Even, b.Asked), share(a.Even, a.Asked)),
+		cmp.Compare(share(b.AtMost, b.Asked), share(a.AtMost, a.Asked)),
+		cmp.Compare(a.Entity, b.Entity),
+		cmp.Compare(a.Resource, b.Resource),
+		cmp.Compare(a.Limit.Name, b.Limit.Name),
+	)
 }
 
 func share(part, whole int64) float64 { return float64(part) / float64(max(1, whole)) }

@@ -173,27 +173,8 @@ func (f *Fake) createTable(in *dynamodb.CreateTableInput) (*dynamodb.CreateTable
 	if f.tables[name] != nil {
 		return nil, &types.ResourceInUseException{Message: new("Table already exists: " + name)}
 	}
-	defined := make(map[string]string)
-	for _, d := range in.AttributeDefinitions {
-		defined[aws.ToString(d.AttributeName)] = string(d.AttributeType)
-	}
-	unused := maps.Clone(defined)
-	read := func(elements []types.KeySchemaElement) (schema, error) {
-		s := schema{types: defined}
-		for i, e := range elements {
-			attribute := aws.ToString(e.AttributeName)
-			if defined[attribute] == "" || i > 1 || (e.KeyType == types.KeyTypeHash) != (i == 0) {
-				return s, invalid("Invalid KeySchema")
-			}
-			delete(unused, attribute)
-			s.names = append(s.names, attribute)
-		}
-		if len(s.names) == 0 {
-			return s, invalid("Invalid KeySchema")
-		}
-		return s, nil
-	}
-	key, err := read(in.KeySchema)
+	attributes := newDefinitions(in.AttributeDefinitions)
+	key, err := attributes.schema(in.KeySchema)
 	if err != nil {
 		return nil, err
 	}
@@ -205,23 +186,12 @@ func (f *Fake) createTable(in *dynamodb.CreateTableInput) (*dynamodb.CreateTable
 		AttributeDefinitions: in.AttributeDefinitions, TableArn: new(arnPrefix + name),
 		BillingModeSummary: &types.BillingModeSummary{BillingMode: in.BillingMode},
 	}
-	for _, g := range in.GlobalSecondaryIndexes {
-		k, err := read(g.KeySchema)
-		if err != nil {
+	for i := range in.GlobalSecondaryIndexes {
+		if err := t.addIndex(&in.GlobalSecondaryIndexes[i], attributes); err != nil {
 			return nil, err
 		}
-		indexName := aws.ToString(g.IndexName)
-		if len(indexName) < 3 || g.Projection == nil {
-			return nil, invalid("an index needs a name of at least 3 characters and a projection")
-		}
-		t.indexes[indexName] = &index{key: k, base: key, projection: *g.Projection}
-		t.desc.GlobalSecondaryIndexes = append(t.desc.GlobalSecondaryIndexes, types.GlobalSecondaryIndexDescription{
-			IndexName: g.IndexName, IndexStatus: types.IndexStatusActive, KeySchema: g.KeySchema,
-			Projection: g.Projection,
-			IndexArn:   new(arnPrefix + name + "/index/" + indexName),
-		})
 	}
-	if len(unused) > 0 {
+	if len(attributes.unused) > 0 {
 		return nil, invalid(
 			"Number of attributes in KeySchema does not exactly match number of attributes defined in " +
 				"AttributeDefinitions",
@@ -232,6 +202,52 @@ func (f *Fake) createTable(in *dynamodb.CreateTableInput) (*dynamodb.CreateTable
 	}
 	f.tables[name] = t
 	return &dynamodb.CreateTableOutput{TableDescription: t.description()}, nil
+}
+
+// definitions are the types of the attributes that keys may have, by name, and those that no key has yet.
+type definitions struct{ types, unused map[string]string }
+
+func newDefinitions(all []types.AttributeDefinition) definitions {
+	defined := make(map[string]string)
+	for _, d := range all {
+		defined[aws.ToString(d.AttributeName)] = string(d.AttributeType)
+	}
+	return definitions{defined, maps.Clone(defined)}
+}
+
+// schema returns the key of these elements.
+func (d definitions) schema(elements []types.KeySchemaElement) (schema, error) {
+	s := schema{types: d.types}
+	for i, e := range elements {
+		attribute := aws.ToString(e.AttributeName)
+		if d.types[attribute] == "" || i > 1 || (e.KeyType == types.KeyTypeHash) != (i == 0) {
+			return s, invalid("Invalid KeySchema")
+		}
+		delete(d.unused, attribute)
+		s.names = append(s.names, attribute)
+	}
+	if len(s.names) == 0 {
+		return s, invalid("Invalid KeySchema")
+	}
+	return s, nil
+}
+
+func (t *table) addIndex(g *types.GlobalSecondaryIndex, attributes definitions) error {
+	key, err := attributes.schema(g.KeySchema)
+	if err != nil {
+		return err
+	}
+	name := aws.ToString(g.IndexName)
+	if len(name) < 3 || g.Projection == nil {
+		return invalid("an index needs a name of at least 3 characters and a projection")
+	}
+	t.indexes[name] = &index{key: key, base: t.key, projection: *g.Projection}
+	t.desc.GlobalSecondaryIndexes = append(t.desc.GlobalSecondaryIndexes, types.GlobalSecondaryIndexDescription{
+		IndexName: g.IndexName, IndexStatus: types.IndexStatusActive, KeySchema: g.KeySchema,
+		Projection: g.Projection,
+		IndexArn:   new(*t.desc.TableArn + "/index/" + name),
+	})
+	return nil
 }
 
 const arnPrefix = "arn:aws:dynamodb:us-east-1:000000000000:table/"

@@ -32,21 +32,45 @@ func (f *Fake) transactWriteItems(in *dynamodb.TransactWriteItemsInput) (*dynamo
 				Message: new("the token was used with another request"),
 			}
 		}
-		out := reports(in.ReturnConsumedCapacity, done.costs)
-		for i := range out {
-			f.consumed.Read += *out[i].CapacityUnits
-			out[i].ReadCapacityUnits = out[i].CapacityUnits
-		}
-		return &dynamodb.TransactWriteItemsOutput{ConsumedCapacity: out}, nil
+		return f.repeated(in, done), nil
 	}
 	writes, err := f.transaction(in.TransactItems)
 	if err != nil {
 		return nil, err
 	}
+	costs, reads, err := f.runAll(writes)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		if f.tokens == nil {
+			f.tokens = make(map[string]replay)
+		}
+		f.tokens[token] = replay{string(request), reads}
+	}
+	out := reports(in.ReturnConsumedCapacity, costs)
+	for i := range out {
+		out[i].WriteCapacityUnits = out[i].CapacityUnits
+	}
+	return &dynamodb.TransactWriteItemsOutput{ConsumedCapacity: out}, nil
+}
+
+// repeated answers a request that was made before, at the cost of reading what it wrote.
+func (f *Fake) repeated(in *dynamodb.TransactWriteItemsInput, done replay) *dynamodb.TransactWriteItemsOutput {
+	out := reports(in.ReturnConsumedCapacity, done.costs)
+	for i := range out {
+		f.consumed.Read += *out[i].CapacityUnits
+		out[i].ReadCapacityUnits = out[i].CapacityUnits
+	}
+	return &dynamodb.TransactWriteItemsOutput{ConsumedCapacity: out}
+}
+
+// runAll makes all writes or none. It returns their costs, and those of reading what they wrote.
+func (f *Fake) runAll(writes []*write) (costs, reads map[*table]cost, err error) {
 	replaced := make([]item, len(writes))
 	reasons := make([]types.CancellationReason, len(writes))
 	cancelled := false
-	costs, reads := make(map[*table]cost), make(map[*table]cost)
+	costs, reads = make(map[*table]cost), make(map[*table]cost)
 	for i, w := range writes {
 		var old item
 		old, replaced[i], err = w.outcome()
@@ -61,34 +85,29 @@ func (f *Fake) transactWriteItems(in *dynamodb.TransactWriteItemsInput) (*dynamo
 		f.consumed.Write += c.total()
 	}
 	if cancelled {
-		codes := make([]string, 0, len(reasons))
-		for _, r := range reasons {
-			codes = append(codes, *r.Code)
-		}
-		return nil, &types.TransactionCanceledException{
-			Message: new(
-				"Transaction cancelled, please refer cancellation reasons for specific reasons [" +
-					strings.Join(codes, ", ") + "]",
-			),
-			CancellationReasons: reasons,
-		}
+		return nil, nil, cancellation(reasons)
 	}
 	for i, w := range writes {
 		if w.next != nil {
 			w.commit(replaced[i])
 		}
 	}
-	if token != "" {
-		if f.tokens == nil {
-			f.tokens = make(map[string]replay)
-		}
-		f.tokens[token] = replay{string(request), reads}
+	return costs, reads, nil
+}
+
+// cancellation is the error of a transaction of which an item failed.
+func cancellation(reasons []types.CancellationReason) error {
+	codes := make([]string, 0, len(reasons))
+	for _, r := range reasons {
+		codes = append(codes, *r.Code)
 	}
-	out := reports(in.ReturnConsumedCapacity, costs)
-	for i := range out {
-		out[i].WriteCapacityUnits = out[i].CapacityUnits
+	return &types.TransactionCanceledException{
+		Message: new(
+			"Transaction cancelled, please refer cancellation reasons for specific reasons [" +
+				strings.Join(codes, ", ") + "]",
+		),
+		CancellationReasons: reasons,
 	}
-	return &dynamodb.TransactWriteItemsOutput{ConsumedCapacity: out}, nil
 }
 
 // cost returns the cost of an outcome. A failed write costs as much as the item it finds.
