@@ -26,30 +26,46 @@ func main() {
 	}
 }
 
-func run(args []string, out, progress io.Writer) (err error) {
+// command is what the flags select.
+type command struct {
+	options
+	selected *regexp.Regexp
+	alone    bool
+	part     string
+	strict   bool
+	cpu      string
+}
+
+func parse(args []string, progress io.Writer) (*command, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(progress)
-	opt := options{progress: progress}
-	flags.IntVar(&opt.rounds, "rounds", 9, "run each contender this many times; the table has the medians")
+	c := &command{options: options{progress: progress}}
+	flags.IntVar(&c.rounds, "rounds", 9, "run each contender this many times; the table has the medians")
 	flags.DurationVar(
-		&opt.length, "for", 300*time.Millisecond,
+		&c.length, "for", 300*time.Millisecond,
 		"run a contender for this long each time; four times as long if it waits for a disk or a network",
 	)
-	flags.StringVar(&opt.dir, "dir", "", "write files to this directory (default a temporary one)")
+	flags.StringVar(&c.dir, "dir", "", "write files to this directory (default a temporary one)")
 	pattern := flags.String("row", "", "run only the rows that match this regular expression")
-	alone := flags.Bool("alone", false, "run weir without its peers")
-	part := flags.String("part", "", "also write the table to this file, as a part of docs/benchmarks.md")
-	strict := flags.Bool("strict", false, "fail when a target is missed")
-	cpu := flags.String("cpuprofile", "", "write a CPU profile of the whole run to this file")
-	if err := flags.Parse(args); err != nil {
-		return err
+	flags.BoolVar(&c.alone, "alone", false, "run weir without its peers")
+	flags.StringVar(&c.part, "part", "", "also write the table to this file, as a part of docs/benchmarks.md")
+	flags.BoolVar(&c.strict, "strict", false, "fail when a target is missed")
+	flags.StringVar(&c.cpu, "cpuprofile", "", "write a CPU profile of the whole run to this file")
+	err := flags.Parse(args)
+	if err != nil {
+		return nil, err
 	}
-	selected, err := regexp.Compile(*pattern)
+	c.selected, err = regexp.Compile(*pattern)
+	return c, err
+}
+
+func run(args []string, out, progress io.Writer) (err error) {
+	c, err := parse(args, progress)
 	if err != nil {
 		return err
 	}
-	if *cpu != "" {
-		f, err := os.Create(*cpu)
+	if c.cpu != "" {
+		f, err := os.Create(c.cpu)
 		if err != nil {
 			return err
 		}
@@ -60,39 +76,47 @@ func run(args []string, out, progress io.Writer) (err error) {
 		defer pprof.StopCPUProfile()
 	}
 	began := time.Now()
-	var results []result
-	for _, r := range rows() {
-		if !selected.MatchString(r.name) {
-			continue
-		}
-		if *alone {
-			r.contenders = r.contenders[:1]
-		}
-		res, err := opt.measure(r)
-		if errors.Is(err, dynamotest.ErrNoEngine) {
-			fmt.Fprintf(progress, "%s: left out: %v\n", r.name, err)
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", r.name, err)
-		}
-		results = append(results, res)
+	results, err := c.measureAll()
+	if err != nil {
+		return err
 	}
 	about := fmt.Sprintf("%s %s/%s, %d CPUs, %d rounds of %v, interleaved; medians",
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), opt.rounds, opt.length)
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), c.rounds, c.length)
 	fmt.Fprintf(out, "%s\n\n", about)
 	missed := write(out, results)
-	if *part != "" {
+	if c.part != "" {
 		var b bytes.Buffer
 		writePart(&b, about+", "+began.UTC().Format("2006-01-02 15:04 UTC")+".", results)
-		if err := os.WriteFile(*part, b.Bytes(), 0o644); err != nil { //nolint:gosec // a part of the docs
+		if err := os.WriteFile(c.part, b.Bytes(), 0o644); err != nil { //nolint:gosec // a part of the docs
 			return err
 		}
 	}
-	if *strict && missed > 0 {
+	if c.strict && missed > 0 {
 		return fmt.Errorf("%d targets missed", missed)
 	}
 	return nil
+}
+
+// measureAll measures the selected rows. Rows without their engine are left out.
+func (c *command) measureAll() (results []result, err error) {
+	for _, r := range rows() {
+		if !c.selected.MatchString(r.name) {
+			continue
+		}
+		if c.alone {
+			r.contenders = r.contenders[:1]
+		}
+		res, err := c.measure(r)
+		if errors.Is(err, dynamotest.ErrNoEngine) {
+			fmt.Fprintf(c.progress, "%s: left out: %v\n", r.name, err)
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.name, err)
+		}
+		results = append(results, res)
+	}
+	return results, nil
 }
 
 // rows returns all rows, in the order in which they run and are printed.

@@ -96,61 +96,77 @@ func (t tried) String() string {
 	return s
 }
 
+// A racer is a contender in the race. Its instances share one bucket of tokens.
+type racer struct {
+	name string
+	open func(e *env, tokens int) ([]asker, error)
+}
+
+const raceInstances = 16
+
 // raceProbe tests instances that share one bucket and do not know of each other.
 func raceProbe() probe {
-	const instances = 16
-	p := probe{
-		name: "Over-admission",
-		what: "1,000 tokens, no refill; 16 instances make 4,000 requests between them, concurrently. Correct: 1,000 " +
-			"are admitted, and no request ends in an error.",
-	}
 	size := func(e *env) (tokens, asks int) { return e.few(1000, 32), e.few(4000, 128) }
 	judge := func(e *env, t tried) finding {
 		tokens, _ := size(e)
 		return finding{t.String(), t.Admitted == tokens && t.Failed == 0}
 	}
-	add := func(name string, open func(e *env, tokens int) ([]asker, error)) {
-		p.subjects = append(p.subjects, subject{name, func(e *env) (finding, error) {
+	racing := func(r racer) subject {
+		return subject{r.name, func(e *env) (finding, error) {
 			tokens, asks := size(e)
-			askers, err := open(e, tokens)
+			askers, err := r.open(e, tokens)
 			if err != nil {
 				return finding{}, err
 			}
 			return judge(e, race(e, askers, asks)), nil
-		}})
+		}}
 	}
-	add("weir on DynamoDB", func(e *env, tokens int) (askers []asker, err error) {
-		lims, err := fleet(e, instances)
-		if err != nil {
-			return nil, err
-		}
-		for _, lim := range lims {
-			askers = append(askers, func(ctx context.Context, id string) (bool, error) {
-				return lim.Allow(ctx, id, "api")
-			})
-		}
-		return askers, admin.New(lims[0]).Limits.Set(e.ctx, drained.scope, drained.limit(tokens))
-	})
-	p.subjects = append(p.subjects, subject{"zae-limiter", func(e *env) (finding, error) {
-		tokens, asks := size(e)
-		var t tried
-		err := askZae(e, &t, "race", map[string]any{"tokens": tokens, "asks": asks, "instances": instances})
-		return judge(e, t), err
-	}})
-	for _, check := range []bool{false, true} {
-		name := "read, then write, unchecked"
-		if check {
-			name = "read, then write"
-		}
-		add(name, func(e *env, tokens int) ([]asker, error) {
-			b, err := newReader(e, check, int64(tokens), day)
-			return many(instances, b.Allow), err
+	p := probe{
+		name: "Over-admission",
+		what: "1,000 tokens, no refill; 16 instances make 4,000 requests between them, concurrently. Correct: 1,000 " +
+			"are admitted, and no request ends in an error.",
+		subjects: []subject{
+			racing(racer{"weir on DynamoDB", weirRacers}),
+			{"zae-limiter", func(e *env) (finding, error) {
+				tokens, asks := size(e)
+				var t tried
+				err := askZae(e, &t, "race", map[string]any{"tokens": tokens, "asks": asks, "instances": raceInstances})
+				return judge(e, t), err
+			}},
+		},
+	}
+	for _, r := range racers() {
+		p.subjects = append(p.subjects, racing(r))
+	}
+	return p
+}
+
+func weirRacers(e *env, tokens int) (askers []asker, err error) {
+	lims, err := fleet(e, raceInstances)
+	if err != nil {
+		return nil, err
+	}
+	for _, lim := range lims {
+		askers = append(askers, func(ctx context.Context, id string) (bool, error) {
+			return lim.Allow(ctx, id, "api")
 		})
 	}
+	return askers, admin.New(lims[0]).Limits.Set(e.ctx, drained.scope, drained.limit(tokens))
+}
+
+// racers are the peers that run in this process or behind its clients.
+func racers() []racer {
+	reader := func(check bool) func(*env, int) ([]asker, error) {
+		return func(e *env, tokens int) ([]asker, error) {
+			b, err := newReader(e, check, int64(tokens), day)
+			return many(raceInstances, b.Allow), err
+		}
+	}
+	all := []racer{{"read, then write, unchecked", reader(false)}, {"read, then write", reader(true)}}
 	for _, c := range onRedis {
-		add(c.name, func(e *env, tokens int) (askers []asker, err error) {
+		all = append(all, racer{c.name, func(e *env, tokens int) (askers []asker, err error) {
 			addr, err := startRedis(e)
-			for range instances {
+			for range raceInstances {
 				var ask asker
 				if err == nil {
 					ask, err = c.open(e, addr, quota{tokens, day})
@@ -158,22 +174,23 @@ func raceProbe() probe {
 				askers = append(askers, ask)
 			}
 			return askers, err
-		})
+		}})
 	}
-	add("envoyproxy/ratelimit, 2 processes on Redis", func(e *env, tokens int) (askers []asker, err error) {
-		addr, err := startRedis(e)
-		for range 2 {
-			var s *service
-			if err == nil {
-				s, err = envoyService(e, addr, nil, rules{"user", tokens, "day", ""})
-			}
-			if err == nil {
-				askers = append(askers, many(instances/2, s.ask)...)
-			}
+	return append(all, racer{"envoyproxy/ratelimit, 2 processes on Redis", envoyRacers})
+}
+
+func envoyRacers(e *env, tokens int) (askers []asker, err error) {
+	addr, err := startRedis(e)
+	for range 2 {
+		var s *service
+		if err == nil {
+			s, err = envoyService(e, addr, nil, rules{"user", tokens, "day", ""})
 		}
-		return askers, err
-	})
-	return p
+		if err == nil {
+			askers = append(askers, many(raceInstances/2, s.ask)...)
+		}
+	}
+	return askers, err
 }
 
 func many(n int, ask asker) (askers []asker) {

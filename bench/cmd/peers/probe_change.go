@@ -57,30 +57,10 @@ func skewProbe() probe {
 		return judge(t, time.Since(began))
 	}
 	p.subjects = []subject{
-		// The clocks of the server and of the first instance are 10 minutes behind this machine's. The second instance
-		// uses the machine's clock, which is ahead of both.
 		{"weir on DynamoDB", func(e *env) (finding, error) {
-			name, err := table(e, dynamodb.CreateConfig{})
+			askers, err := skewed(e, ahead, quota{size(e), every})
 			if err != nil {
 				return finding{}, err
-			}
-			var askers []asker
-			for _, now := range []func() time.Time{func() time.Time { return time.Now().Add(-ahead) }, nil} {
-				c, _, err := client(func(c sdk.HTTPClient) sdk.HTTPClient { return behind{c, ahead} })
-				if err != nil {
-					return finding{}, err
-				}
-				lim, err := open(e, dynamodb.Config{Client: c, Table: name, Now: now})
-				if err != nil {
-					return finding{}, err
-				}
-				if now != nil {
-					err = admin.New(lim).Limits.Set(e.ctx, drained.scope, quota{size(e), every}.limit())
-				}
-				if err != nil {
-					return finding{}, err
-				}
-				askers = append(askers, one(lim))
 			}
 			return pair(e, askers[0], askers[1]), nil
 		}},
@@ -103,6 +83,33 @@ func skewProbe() probe {
 		}},
 	}
 	return p
+}
+
+// skewed opens two instances on one table. The clocks of the server and of the first instance are behind this
+// machine's. The second instance uses the machine's clock, which is ahead of both.
+func skewed(e *env, ahead time.Duration, q quota) (askers []asker, err error) {
+	name, err := table(e, dynamodb.CreateConfig{})
+	if err != nil {
+		return nil, err
+	}
+	for _, now := range []func() time.Time{func() time.Time { return time.Now().Add(-ahead) }, nil} {
+		c, _, err := client(func(c sdk.HTTPClient) sdk.HTTPClient { return behind{c, ahead} })
+		if err != nil {
+			return nil, err
+		}
+		lim, err := open(e, dynamodb.Config{Client: c, Table: name, Now: now})
+		if err != nil {
+			return nil, err
+		}
+		if now != nil {
+			err = admin.New(lim).Limits.Set(e.ctx, drained.scope, q.limit())
+		}
+		if err != nil {
+			return nil, err
+		}
+		askers = append(askers, one(lim))
+	}
+	return askers, nil
 }
 
 // loweredProbe tests a limit that is lowered while its bucket is in use.
@@ -205,6 +212,19 @@ func weirUsage(e *env, entities, asks int, extra int64) (int, error) {
 		return 0, err
 	}
 	began := time.Now()
+	if err := spend(e, lim, entities, asks, extra); err != nil {
+		return 0, err
+	}
+	stop, err := book(e, c, st, name)
+	if err != nil {
+		return 0, err
+	}
+	defer stop()
+	return settled(e, lim, entities, began, asks*(1+int(extra)))
+}
+
+// spend has entities debit a token in turns, and adjust it by extra.
+func spend(e *env, lim *weir.Limiter, entities, asks int, extra int64) error {
 	for i := range asks {
 		lease, err := lim.Acquire(e.ctx, weir.Request{
 			Entity: fmt.Sprint("user-", i%entities), Resource: "api", Tokens: weir.Tokens{"rpm": 1},
@@ -213,16 +233,15 @@ func weirUsage(e *env, entities, asks int, extra int64) (int, error) {
 			err = errors.Join(lease.Adjust(e.ctx, weir.Tokens{"rpm": extra}), lease.Commit(e.ctx))
 		}
 		if err != nil {
-			return 0, err
+			return err
 		}
 	}
-	stop, err := book(e, c, st, name)
-	if err != nil {
-		return 0, err
-	}
-	defer stop()
-	// Usage is booked eventually: waiting until it stops changing also reveals if too much is booked.
-	booked := 0
+	return nil
+}
+
+// settled returns the usage that entities have when it stops changing. Usage is booked eventually: waiting also reveals
+// if too much is booked. A quick run ends once all that was spent is booked.
+func settled(e *env, lim *weir.Limiter, entities int, began time.Time, spent int) (booked int, err error) {
 	// Real time: another goroutine reads the engine's stream.
 	for last := time.Now(); time.Since(last) < time.Second &&
 		time.Since(began) < time.Minute; time.Sleep(20 * time.Millisecond) {
@@ -241,7 +260,7 @@ func weirUsage(e *env, entities, asks int, extra int64) (int, error) {
 		if n != booked {
 			booked, last = n, time.Now()
 		}
-		if e.quick && n == asks*(1+int(extra)) {
+		if e.quick && n == spent {
 			break
 		}
 	}

@@ -33,24 +33,36 @@ type timeSubject struct {
 // span bounds the time of an admission: from the request to the answer.
 type span [2]time.Duration
 
+// timeQuota is the limit of the subjects that take one with a burst.
+var timeQuota = quota{timeBurst, time.Second / timeRate}
+
 func timeSubjects() []timeSubject {
-	q := quota{timeBurst, time.Second / timeRate}
-	subjects := []timeSubject{
+	return slices.Concat(timesOfWeir(), timesInMemory(), timesOnRedis())
+}
+
+func timesOfWeir() []timeSubject {
+	return []timeSubject{
 		{"weir in memory", timeBurst, func(e *env) (asker, error) {
 			lim, err := weir.New(weir.Config{Store: memory.New(nil)})
 			if err != nil {
 				return nil, err
 			}
 			e.defers(lim.Close)
-			return one(lim), admin.New(lim).Limits.Set(e.ctx, drained.scope, q.limit())
+			return one(lim), admin.New(lim).Limits.Set(e.ctx, drained.scope, timeQuota.limit())
 		}},
 		{"weir on DynamoDB", timeBurst, func(e *env) (asker, error) {
 			lim, err := single(e)
 			if err != nil {
 				return nil, err
 			}
-			return one(lim), admin.New(lim).Limits.Set(e.ctx, drained.scope, q.limit())
+			return one(lim), admin.New(lim).Limits.Set(e.ctx, drained.scope, timeQuota.limit())
 		}},
+	}
+}
+
+// timesInMemory are the peers without a store.
+func timesInMemory() []timeSubject {
+	return []timeSubject{
 		{"x/time/rate", timeBurst, func(*env) (asker, error) {
 			lim := rate.NewLimiter(timeRate, timeBurst)
 			return func(context.Context, string) (bool, error) { return lim.Allow(), nil }, nil
@@ -84,13 +96,16 @@ func timeSubjects() []timeSubject {
 			}, err
 		}},
 	}
+}
+
+func timesOnRedis() (subjects []timeSubject) {
 	for _, c := range onRedis {
 		subjects = append(subjects, timeSubject{c.name, timeBurst, func(e *env) (asker, error) {
 			addr, err := startRedis(e)
 			if err != nil {
 				return nil, err
 			}
-			return c.open(e, addr, q)
+			return c.open(e, addr, timeQuota)
 		}})
 	}
 	return append(subjects, timeSubject{"envoyproxy/ratelimit", 0, func(e *env) (asker, error) {
