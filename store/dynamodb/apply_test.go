@@ -93,9 +93,9 @@ func drawJob(t *rapid.T, views map[string]*plan.View, s *plan.State) *plan.Job {
 
 // TestApply checks that [plan.Update.Apply] makes of an item what the table makes of it, for what two planners write that
 // do not see each other's writes, and for the steps of a split.
-func TestApply(top *testing.T) {
-	t := top
+func TestApply(t *testing.T) {
 	t.Parallel()
+	top := t
 	slow, fast, other := per("rpm", 60, time.Minute, 60), per("rpm", 120, time.Minute, 90), per("tpm", 600, time.Minute, 1000)
 	over := *slow
 	over.Override = true

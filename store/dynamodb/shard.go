@@ -196,13 +196,13 @@ func (sh *shard) Write(w *plan.Write, aboard []*waiter) (again []*waiter, pause 
 			continue
 		}
 		x := aboard[i]
-		switch {
-		case a.Verdict == plan.Again:
+		switch a.Verdict {
+		case plan.Again:
 			if x.err = trouble; err == nil { // the error is reported if its time is up before the next try
 				x.job.Tries++
 			}
 			again = append(again, x)
-		case a.Verdict == plan.Failed:
+		case plan.Failed:
 			x.err = trouble
 			sh.queue.Answer(x)
 		default:

@@ -123,6 +123,7 @@ func (p *planner) join(jobs []*Job) (later []*Job) {
 		case maintain: // the item changes first, in a write of its own
 			p.w.Entries = append(p.w.Entries, Entry{Job: j})
 			return append(later, jobs[i+1:]...)
+		default:
 		}
 	}
 	return later

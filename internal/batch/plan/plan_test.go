@@ -219,8 +219,8 @@ func (b *bench) show(w *plan.Write, later []*plan.Job) string {
 func (b *bench) answers(as []plan.Answer) (out []string) {
 	for i := range as {
 		text := b.names[as[i].Job] + " " + verdicts[as[i].Verdict]
-		if level, ok := int64(0), false; as[i].Item != nil && as[i].Job.View != nil {
-			if level, ok = as[i].Level("rpm"); ok && as[i].Verdict == plan.Allowed {
+		if as[i].Item != nil && as[i].Job.View != nil && as[i].Verdict == plan.Allowed {
+			if level, ok := as[i].Level("rpm"); ok {
 				text += " at " + whole(level-1_000_000)
 			}
 		}
@@ -385,9 +385,16 @@ func TestProof(t *testing.T) {
 		after time.Duration
 		want  int64
 	}{
-		{"owes 20 debited 20", 0, 20}, {"owes 20 debited 20", 5 * time.Second, 15}, {"owes 20 debited 20", time.Minute, 0},
-		{"owes 50 debited 50", 0, 20}, {"owes 14 debited 20 returned 6", 0, 14}, {"owes 20 debited 20 writes 50", 0, 20},
-		{"owes 20 debited 20 id 8", 0, 0}, {"owes 20 debited 19", 0, 0}, {"full debited 20", 0, 0}, {"missing", 0, 0},
+		{"owes 20 debited 20", 0, 20},
+		{"owes 20 debited 20", 5 * time.Second, 15},
+		{"owes 20 debited 20", time.Minute, 0},
+		{"owes 50 debited 50", 0, 20},
+		{"owes 14 debited 20 returned 6", 0, 14},
+		{"owes 20 debited 20 writes 50", 0, 20},
+		{"owes 20 debited 20 id 8", 0, 0},
+		{"owes 20 debited 19", 0, 0},
+		{"full debited 20", 0, 0},
+		{"missing", 0, 0},
 		{"owes 20 debited 20 of 2", 0, 0},
 	} {
 		b := newBench(t)

@@ -46,8 +46,9 @@ func (c clause) values() int {
 		return 0
 	case condBetween:
 		return 2
+	default:
+		return 1
 	}
-	return 1
 }
 
 // Update is the conditions and changes of one UpdateItem. Limit names reach expressions only through aliases.
@@ -297,6 +298,7 @@ func (c clause) holds(have Value, ok bool, with []Value) bool {
 		return !ok || alike && have.int() < with[0].int()
 	case condAbsentAtMost:
 		return !ok || alike && have.int() <= with[0].int()
+	default:
+		return false // a change is no condition
 	}
-	return false
 }

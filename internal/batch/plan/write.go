@@ -35,7 +35,7 @@ type Entry struct {
 	Out     []bool  // of a take with shadow charges: those that are left out
 }
 
-func (e *Entry) leftOut(i int) bool { return e.Out != nil && e.Out[i] }
+func (e *Entry) leftOut(i int) bool { return len(e.Out) > 0 && e.Out[i] }
 
 // Limits are the limits of its own that a bucket has in force.
 type Limits struct {
