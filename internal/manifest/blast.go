@@ -35,32 +35,50 @@ const (
 	maxQueries = 16   // above this, one query covers all buckets
 )
 
-// count finds what the changes touch, with one query per affected entity or resource, or one for all.
-func (p *Plan) count(ctx context.Context, lim *weir.Limiter, before, after world, exact bool) error {
-	at := make(map[admin.Scope]*Change, len(p.Changes))
-	var queries []admin.BucketQuery
-	for i := range p.Changes {
-		c := &p.Changes[i]
-		if !slices.ContainsFunc(c.Fields, func(f Field) bool { return f.Limit != "" }) {
+// reach finds the live buckets that changes of limits touch.
+type reach struct {
+	changes       []Change
+	at            map[admin.Scope]*Change // those that change limits
+	before, after world
+}
+
+func newReach(changes []Change, before, after world) *reach {
+	r := &reach{changes, make(map[admin.Scope]*Change, len(changes)), before, after}
+	for i := range changes {
+		c := &changes[i]
+		if slices.ContainsFunc(c.Fields, func(f Field) bool { return f.Limit != "" }) {
+			c.Touches = &Touches{seen: make(map[string]bool)}
+			r.at[c.key.Scope] = c
+		}
+	}
+	return r
+}
+
+// queries returns one query per affected entity or resource, or one for all.
+func (r *reach) queries() (queries []admin.BucketQuery) {
+	all := admin.BucketQuery{Max: maxCounted}
+	for i := range r.changes {
+		c := &r.changes[i]
+		if c.Touches == nil {
 			continue
 		}
-		c.Touches = &Touches{seen: make(map[string]bool)}
-		at[c.key.Scope] = c
 		q := admin.BucketQuery{Entity: c.key.Entity, Max: maxCounted}
 		if c.key.Entity == "" {
 			q.Resource = c.key.Resource
 		}
-		if len(queries) <= maxQueries && !slices.Contains(queries, q) {
+		if !slices.Contains(queries, q) {
 			queries = append(queries, q)
 		}
+		if q == all || len(queries) > maxQueries {
+			return []admin.BucketQuery{all}
+		}
 	}
-	if p.CreateNamespace || len(at) == 0 {
-		return nil
-	}
-	all := admin.BucketQuery{Max: maxCounted}
-	if len(queries) > maxQueries || slices.Contains(queries, all) {
-		queries = []admin.BucketQuery{all}
-	}
+	return queries
+}
+
+// count counts what the changes touch: all buckets if exact, otherwise the first of each query.
+func (r *reach) count(ctx context.Context, lim *weir.Limiter, exact bool) error {
+	queries := r.queries()
 	counted := make(map[[2]string]bool)
 	for _, q := range queries {
 		for {
@@ -72,42 +90,40 @@ func (p *Plan) count(ctx context.Context, lim *weir.Limiter, before, after world
 				b := &page.Items[i]
 				if id := [2]string{b.Entity, b.Resource}; len(queries) == 1 || !counted[id] {
 					counted[id] = len(queries) > 1
-					touch(b, at, before, after)
+					r.touch(b)
 				}
 			}
 			if q.After = page.Next; q.After == "" {
 				break
 			}
 			if !exact {
-				p.atLeast(q)
+				r.atLeast(q)
 				break
 			}
 		}
 	}
-	for _, c := range at {
+	for _, c := range r.at {
 		c.Touches.Entities = len(c.Touches.seen)
 	}
 	return nil
 }
 
 // atLeast marks the changes that a query covered as incomplete.
-func (p *Plan) atLeast(q admin.BucketQuery) {
-	for i := range p.Changes {
-		c := &p.Changes[i]
-		if c.Touches != nil && (q.Entity == "" || q.Entity == c.key.Entity) &&
-			(q.Resource == "" || q.Resource == c.key.Resource) {
+func (r *reach) atLeast(q admin.BucketQuery) {
+	for _, c := range r.at {
+		if (q.Entity == "" || q.Entity == c.key.Entity) && (q.Resource == "" || q.Resource == c.key.Resource) {
 			c.Touches.AtLeast = true
 		}
 	}
 }
 
 // touch counts a bucket for the changes of the scopes that limit it before and after.
-func touch(b *admin.Bucket, at map[admin.Scope]*Change, before, after world) {
-	_, was, had := before.limits(b.Entity, b.Resource)
-	limits, is, has := after.limits(b.Entity, b.Resource)
+func (r *reach) touch(b *admin.Bucket) {
+	_, was, had := r.before.limits(b.Entity, b.Resource)
+	limits, is, has := r.after.limits(b.Entity, b.Resource)
 	over := overrun(b, limits)
 	count := func(sc admin.Scope, over []string) {
-		c := at[sc]
+		c := r.at[sc]
 		if c == nil {
 			return
 		}
@@ -130,7 +146,7 @@ func touch(b *admin.Bucket, at map[admin.Scope]*Change, before, after world) {
 		count(is, over)
 	}
 	if had && (was != is || !has) {
-		if has && at[is] != nil { // count it once, for the new limits
+		if has && r.at[is] != nil { // count it once, for the new limits
 			over = nil
 		}
 		count(was, over)

@@ -73,7 +73,11 @@ func Make(ctx context.Context, lim *weir.Limiter, m *Manifest, opts PlanOptions)
 	for i := range p.Changes {
 		p.Changes[i].describe(before, after)
 	}
-	return p, p.count(ctx, lim, before, after, opts.Exact)
+	reach := newReach(p.Changes, before, after)
+	if p.CreateNamespace { // it has no buckets
+		return p, nil
+	}
+	return p, reach.count(ctx, lim, opts.Exact)
 }
 
 // declared compares a record with its declaration.

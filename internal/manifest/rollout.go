@@ -129,7 +129,7 @@ func (r *rollout) begin(ctx context.Context) error {
 		r.goOn()
 		return nil
 	}
-	r.state = rolling{Hash: p.Hash, Records: p.stages(p.before)}
+	r.state = rolling{Hash: p.Hash, Records: stagesOf(p.Changes, p.before)}
 	if len(r.state.Records) == 0 {
 		return nil
 	}

@@ -18,11 +18,11 @@ type stage struct {
 	current admin.Declared // the record now
 }
 
-// stages returns the changes of a plan that refuse some requests that nothing refused before, or refuse them earlier.
+// stagesOf returns the changes that refuse some requests that nothing refused before, or refuse them earlier.
 // All other changes loosen or cannot be applied in part, and are made at the end.
-func (p *Plan) stages(w world) (all []stage) {
-	for i := range p.Changes {
-		c := &p.Changes[i]
+func stagesOf(changes []Change, w world) (all []stage) {
+	for i := range changes {
+		c := &changes[i]
 		if c.after == nil || c.after.Limits == nil || len(c.after.Limits.Limits) == 0 || c.Action == Adopt {
 			continue
 		}

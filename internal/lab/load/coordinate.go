@@ -96,7 +96,7 @@ type gathering struct {
 
 // put records a worker's report. Reports of the first worker trigger progress for all.
 func (g *gathering) put(i int, t *Tally) error {
-	if err := g.p.newTally().check(t); err != nil {
+	if err := newTally(g.p).check(t); err != nil {
 		return err
 	}
 	g.mu.Lock()
@@ -112,7 +112,7 @@ func (g *gathering) put(i int, t *Tally) error {
 func (g *gathering) merged() *Tally {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	t := g.p.newTally()
+	t := newTally(g.p)
 	for _, part := range g.parts {
 		if part != nil {
 			t.merge(part)

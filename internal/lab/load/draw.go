@@ -28,7 +28,7 @@ type drawer struct {
 	zipfs []*rand.Zipf // by group; nil without zipf
 }
 
-func (p *Plan) drawer() *drawer {
+func newDrawer(p *Plan) *drawer {
 	d := &drawer{p: p, pcg: rand.NewPCG(0, 0), zipfs: make([]*rand.Zipf, len(p.groups))}
 	d.rnd = rand.New(d.pcg)
 	for i, g := range p.groups {

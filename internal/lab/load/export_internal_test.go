@@ -10,7 +10,7 @@ func (t *HTTP) Through(rt http.RoundTripper) { t.client.Transport = rt }
 
 // Draw draws the first n calls of an open loop, the i-th at when(i).
 func (p *Plan) Draw(n int, when func(i int) time.Duration, each func(c *Call)) {
-	d := p.drawer()
+	d := newDrawer(p)
 	var c Call
 	for i := range n {
 		d.nth(uint64(i), when(i), &c)

@@ -76,7 +76,7 @@ func (r *runner) open(ctx context.Context, begun time.Time) {
 }
 
 func (r *runner) caller(ctx context.Context, s *shard, tickets <-chan ticket, begun time.Time) {
-	d := r.drawer()
+	d := newDrawer(r.Plan)
 	var c Call
 	for t := range tickets {
 		d.nth(t.n, t.due, &c)
@@ -129,7 +129,7 @@ func (r *runner) closed(ctx context.Context, begun time.Time) {
 
 func (r *runner) user(ctx context.Context, u int, begun time.Time) {
 	s := r.shards[u%len(r.shards)]
-	d := r.drawer()
+	d := newDrawer(r.Plan)
 	d.pcg.Seed(r.Seed, streamUser|uint64(u))
 	calls := context.WithoutCancel(ctx)
 	// So that users do not start together.

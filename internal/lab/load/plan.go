@@ -186,3 +186,20 @@ func (p *Plan) Calls() uint64 {
 	}
 	return p.schedule.total
 }
+
+const maxWindows = 120
+
+// width is the width of a window.
+func (p *Plan) width() (w time.Duration) {
+	length := time.Duration(p.Scenario.For)
+	for _, w = range []time.Duration{
+		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second,
+		5 * time.Second,
+		10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute,
+	} {
+		if length <= maxWindows*w {
+			return w
+		}
+	}
+	return length / maxWindows
+}

@@ -94,7 +94,7 @@ const maxShards = 8
 func (p *Plan) runner(target Target, o Options, length time.Duration) *runner {
 	r := &runner{Plan: p, target: target, options: o, length: length}
 	for range maxShards {
-		r.shards = append(r.shards, &shard{width: r.width(), t: r.newTally()})
+		r.shards = append(r.shards, &shard{width: r.width(), t: newTally(r.Plan)})
 	}
 	return r
 }
@@ -120,7 +120,7 @@ func (r *runner) all(ctx context.Context) time.Time {
 
 // tally merges the shards' tallies.
 func (r *runner) tally() *Tally {
-	t := r.newTally()
+	t := newTally(r.Plan)
 	for _, s := range r.shards {
 		s.mu.Lock()
 		t.merge(s.t)

@@ -79,7 +79,7 @@ type window struct {
 	Response histogram `json:"response"`
 }
 
-func (p *Plan) newTally() *Tally {
+func newTally(p *Plan) *Tally {
 	t := &Tally{
 		Ops: make(map[Op]*opTally), Late: fine(), Service: fine(), Errors: make(map[string]uint64),
 		Measures: make(map[string]float64),
@@ -90,23 +90,6 @@ func (p *Plan) newTally() *Tally {
 		t.Ops[op] = &opTally{Response: fine()}
 	}
 	return t
-}
-
-const maxWindows = 120
-
-// width is the width of a window.
-func (p *Plan) width() (w time.Duration) {
-	length := time.Duration(p.Scenario.For)
-	for _, w = range []time.Duration{
-		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second,
-		5 * time.Second,
-		10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute,
-	} {
-		if length <= maxWindows*w {
-			return w
-		}
-	}
-	return length / maxWindows
 }
 
 // check returns an error unless o is a complete tally of a part of the same run.

@@ -2,11 +2,16 @@ package dynamotest
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
+	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
 )
 
 // The maximum number of items in one call.
@@ -112,6 +117,181 @@ func (f *Fake) batchWriteItem(in *dynamodb.BatchWriteItemInput) (*dynamodb.Batch
 		UnprocessedItems: make(map[string][]types.WriteRequest),
 		ConsumedCapacity: reports(in.ReturnConsumedCapacity, costs),
 	}, nil
+}
+
+// replay is the completed request of a token.
+type replay struct {
+	request string
+	costs   map[*table]cost // of reading what it wrote
+}
+
+func (f *Fake) transactWriteItems(in *dynamodb.TransactWriteItemsInput) (*dynamodb.TransactWriteItemsOutput, error) {
+	token := aws.ToString(in.ClientRequestToken)
+	var request []byte
+	if token != "" {
+		var err error
+		if request, err = json.Marshal(in.TransactItems); err != nil {
+			return nil, err
+		}
+	}
+	if done, ok := f.tokens[token]; ok {
+		if done.request != string(request) {
+			return nil, &types.IdempotentParameterMismatchException{
+				Message: new("the token was used with another request"),
+			}
+		}
+		return f.repeated(in, done), nil
+	}
+	writes, err := f.transaction(in.TransactItems)
+	if err != nil {
+		return nil, err
+	}
+	costs, reads, err := f.runAll(writes)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		if f.tokens == nil {
+			f.tokens = make(map[string]replay)
+		}
+		f.tokens[token] = replay{string(request), reads}
+	}
+	out := reports(in.ReturnConsumedCapacity, costs)
+	for i := range out {
+		out[i].WriteCapacityUnits = out[i].CapacityUnits
+	}
+	return &dynamodb.TransactWriteItemsOutput{ConsumedCapacity: out}, nil
+}
+
+// repeated answers a request that was made before, at the cost of reading what it wrote.
+func (f *Fake) repeated(in *dynamodb.TransactWriteItemsInput, done replay) *dynamodb.TransactWriteItemsOutput {
+	out := reports(in.ReturnConsumedCapacity, done.costs)
+	for i := range out {
+		f.consumed.Read += *out[i].CapacityUnits
+		out[i].ReadCapacityUnits = out[i].CapacityUnits
+	}
+	return &dynamodb.TransactWriteItemsOutput{ConsumedCapacity: out}
+}
+
+// runAll makes all writes or none. It returns their costs, and those of reading what they wrote.
+func (f *Fake) runAll(writes []*write) (costs, reads map[*table]cost, err error) {
+	replaced := make([]item, len(writes))
+	reasons := make([]types.CancellationReason, len(writes))
+	cancelled := false
+	costs, reads = make(map[*table]cost), make(map[*table]cost)
+	for i, w := range writes {
+		var old item
+		old, replaced[i], err = w.outcome()
+		reasons[i] = reason(err)
+		cancelled = cancelled || err != nil
+		c, r := costs[w.table], reads[w.table]
+		c.add(w.cost(old, replaced[i]), 2)
+		r.add(cost{table: readUnits(max(ItemSize(old), ItemSize(replaced[i])), new(true))}, 2)
+		costs[w.table], reads[w.table] = c, r
+	}
+	for _, c := range costs {
+		f.consumed.Write += c.total()
+	}
+	if cancelled {
+		return nil, nil, cancellation(reasons)
+	}
+	for i, w := range writes {
+		if w.next != nil {
+			w.commit(replaced[i])
+		}
+	}
+	return costs, reads, nil
+}
+
+// cancellation is the error of a transaction of which an item failed.
+func cancellation(reasons []types.CancellationReason) error {
+	codes := make([]string, 0, len(reasons))
+	for _, r := range reasons {
+		codes = append(codes, *r.Code)
+	}
+	return &types.TransactionCanceledException{
+		Message: new(
+			"Transaction cancelled, please refer cancellation reasons for specific reasons [" +
+				strings.Join(codes, ", ") + "]",
+		),
+		CancellationReasons: reasons,
+	}
+}
+
+// cost returns the cost of an outcome. A failed write costs as much as the item it finds.
+func (w *write) cost(old, replaced item) cost {
+	if w.next == nil || replaced == nil && old == nil {
+		return cost{table: writeUnits(ItemSize(old))}
+	}
+	return w.table.writeCost(old, replaced)
+}
+
+func (f *Fake) transaction(items []types.TransactWriteItem) ([]*write, error) {
+	if len(items) == 0 || len(items) > maxTransact {
+		return nil, invalid("Member must have length between 1 and %d", maxTransact)
+	}
+	writes := make([]*write, 0, len(items))
+	for _, it := range items {
+		var w *write
+		var err error
+		var onFail types.ReturnValuesOnConditionCheckFailure
+		switch {
+		case it.ConditionCheck != nil:
+			op := it.ConditionCheck
+			onFail = op.ReturnValuesOnConditionCheckFailure
+			w, err = f.keyed(
+				op.TableName, op.Key, op.ConditionExpression,
+				newScope(op.ExpressionAttributeNames, op.ExpressionAttributeValues),
+			)
+		case it.Put != nil:
+			op := it.Put
+			onFail = op.ReturnValuesOnConditionCheckFailure
+			w, err = f.put(
+				op.TableName, op.Item, op.ConditionExpression,
+				newScope(op.ExpressionAttributeNames, op.ExpressionAttributeValues),
+			)
+		case it.Delete != nil:
+			op := it.Delete
+			onFail = op.ReturnValuesOnConditionCheckFailure
+			w, err = f.remove(
+				op.TableName, op.Key, op.ConditionExpression,
+				newScope(op.ExpressionAttributeNames, op.ExpressionAttributeValues),
+			)
+		case it.Update != nil:
+			op := it.Update
+			onFail = op.ReturnValuesOnConditionCheckFailure
+			w, err = f.update(
+				op.TableName, op.Key, op.UpdateExpression, op.ConditionExpression,
+				newScope(op.ExpressionAttributeNames, op.ExpressionAttributeValues),
+			)
+		default:
+			err = invalid("TransactItems can only contain one of Check, Put, Update or Delete")
+		}
+		if err != nil {
+			return nil, err
+		}
+		w.onFail = onFail
+		writes = append(writes, w)
+	}
+	if twice(writes) {
+		return nil, invalid("Transaction request cannot include multiple operations on one item")
+	}
+	return writes, nil
+}
+
+// reason returns why an item cancels its transaction, or "None".
+func reason(err error) types.CancellationReason {
+	if err == nil {
+		return types.CancellationReason{Code: new("None")}
+	}
+	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+		return types.CancellationReason{Code: new("ConditionalCheckFailed"), Message: failed.Message, Item: failed.Item}
+	}
+	code := "ValidationError"
+	if refused, ok := errors.AsType[smithy.APIError](err); ok && refused.ErrorCode() != "ValidationException" {
+		code = refused.ErrorCode()
+	}
+	return types.CancellationReason{Code: &code, Message: new(err.Error())}
 }
 
 // twice reports whether two writes are to one item.

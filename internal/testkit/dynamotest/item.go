@@ -242,3 +242,26 @@ func (f *Fake) getItem(in *dynamodb.GetItemInput) (*dynamodb.GetItemOutput, erro
 	}
 	return &dynamodb.GetItemOutput{Item: clone(it), ConsumedCapacity: t.report(in.ReturnConsumedCapacity, c)}, nil
 }
+
+func (f *Fake) query(in *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
+	t, err := f.table(in.TableName)
+	if err != nil {
+		return nil, err
+	}
+	q, err := newQuery(t, in)
+	if err != nil {
+		return nil, err
+	}
+	out, size, err := q.page(in)
+	if err != nil {
+		return nil, err
+	}
+	units := readUnits(size, in.ConsistentRead)
+	f.consumed.Read += units
+	c := cost{table: units}
+	if q.idx != nil {
+		c = cost{indexes: map[string]float64{*in.IndexName: units}}
+	}
+	out.ConsumedCapacity = t.report(in.ReturnConsumedCapacity, c)
+	return out, nil
+}

@@ -24,11 +24,8 @@ type lookupQuery struct {
 	paths  []*bound
 }
 
-func (f *Fake) query(in *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
-	q, err := f.checkQuery(in)
-	if err != nil {
-		return nil, err
-	}
+// page returns a page of the query's result, and its size.
+func (q *lookupQuery) page(in *dynamodb.QueryInput) (out *dynamodb.QueryOutput, size int, err error) {
 	found := q.find()
 	forward := in.ScanIndexForward == nil || *in.ScanIndexForward
 	if !forward {
@@ -37,15 +34,14 @@ func (f *Fake) query(in *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
 	if in.ExclusiveStartKey != nil {
 		start, err := q.start(in.ExclusiveStartKey)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		found = slices.DeleteFunc(found, func(it item) bool {
 			order := q.compare(it, start)
 			return order == 0 || (order < 0) == forward
 		})
 	}
-	out := &dynamodb.QueryOutput{}
-	size := 0
+	out = &dynamodb.QueryOutput{}
 	for i, it := range found {
 		entry := it
 		if q.idx != nil {
@@ -74,21 +70,10 @@ func (f *Fake) query(in *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
 	if out.Items == nil && in.Select != types.SelectCount {
 		out.Items = []item{}
 	}
-	units := readUnits(size, in.ConsistentRead)
-	f.consumed.Read += units
-	c := cost{table: units}
-	if q.idx != nil {
-		c = cost{indexes: map[string]float64{*in.IndexName: units}}
-	}
-	out.ConsumedCapacity = q.table.report(in.ReturnConsumedCapacity, c)
-	return out, nil
+	return out, size, nil
 }
 
-func (f *Fake) checkQuery(in *dynamodb.QueryInput) (*lookupQuery, error) {
-	t, err := f.table(in.TableName)
-	if err != nil {
-		return nil, err
-	}
+func newQuery(t *table, in *dynamodb.QueryInput) (*lookupQuery, error) {
 	q := &lookupQuery{table: t, key: t.key}
 	if in.IndexName != nil {
 		if q.idx = t.indexes[*in.IndexName]; q.idx == nil {
@@ -97,9 +82,8 @@ func (f *Fake) checkQuery(in *dynamodb.QueryInput) (*lookupQuery, error) {
 		q.key = q.idx.key
 	}
 	s := newScope(in.ExpressionAttributeNames, in.ExpressionAttributeValues)
-	q.where, q.filter, q.paths = s.condition(
-		in.KeyConditionExpression,
-	), s.condition(in.FilterExpression), s.projection(in.ProjectionExpression)
+	q.where, q.filter = s.condition(in.KeyConditionExpression), s.condition(in.FilterExpression)
+	q.paths = s.projection(in.ProjectionExpression)
 	if err := s.done(); err != nil {
 		return nil, err
 	}
