@@ -118,11 +118,11 @@ var errNothing = errors.New("nothing to change")
 
 // reckon creates a change set and waits until CloudFormation has computed it. If nothing would change, the error is
 // errNothing. Even on failure, cs identifies what was created.
-func (d *Deployer) reckon(
+func (f *formation) reckon(
 	ctx context.Context, in *cloudformation.CreateChangeSetInput, fresh bool,
 ) (cs changeSet, err error) {
 	in.ChangeSetName = aws.String("weir-" + strings.ToLower(rand.Text()))
-	out, err := d.cfg.Stacks.CreateChangeSet(ctx, in)
+	out, err := f.CreateChangeSet(ctx, in)
 	if err != nil {
 		if unchanged(err.Error()) {
 			return cs, errNothing
@@ -133,7 +133,7 @@ func (d *Deployer) reckon(
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	for {
-		got, err := d.cfg.Stacks.DescribeChangeSet(ctx, &cloudformation.DescribeChangeSetInput{
+		got, err := f.DescribeChangeSet(ctx, &cloudformation.DescribeChangeSetInput{
 			ChangeSetName: &cs.id, StackName: &cs.stack, IncludePropertyValues: aws.Bool(true),
 		})
 		if err != nil {
@@ -141,7 +141,7 @@ func (d *Deployer) reckon(
 		}
 		switch got.Status {
 		case types.ChangeSetStatusCreateComplete:
-			return cs, d.readChanges(ctx, &cs, got)
+			return cs, f.readChanges(ctx, &cs, got)
 		case types.ChangeSetStatusFailed:
 			reason := aws.ToString(got.StatusReason)
 			if unchanged(reason) {
@@ -150,14 +150,14 @@ func (d *Deployer) reckon(
 			return cs, fmt.Errorf("the change was refused: %s", reasonText(reason))
 		default:
 		}
-		if err := sleep(ctx, d.cfg.Poll); err != nil {
+		if err := sleep(ctx, f.poll); err != nil {
 			return cs, err
 		}
 	}
 }
 
 // readChanges reads all pages of a change set.
-func (d *Deployer) readChanges(
+func (f *formation) readChanges(
 	ctx context.Context, cs *changeSet, page *cloudformation.DescribeChangeSetOutput,
 ) (err error) {
 	for {
@@ -173,7 +173,7 @@ func (d *Deployer) readChanges(
 			ChangeSetName: &cs.id, StackName: &cs.stack, IncludePropertyValues: aws.Bool(true),
 			NextToken: page.NextToken,
 		}
-		if page, err = d.cfg.Stacks.DescribeChangeSet(ctx, in); err != nil {
+		if page, err = f.DescribeChangeSet(ctx, in); err != nil {
 			return err
 		}
 	}
@@ -190,17 +190,17 @@ func rank(action string) int {
 
 // forget deletes a change set that was not executed, and the stack if it was created only for it. It does so even if
 // ctx is done.
-func (d *Deployer) forget(ctx context.Context, cs changeSet) error {
+func (f *formation) forget(ctx context.Context, cs changeSet) error {
 	if cs.id == "" {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	_, err := d.cfg.Stacks.DeleteChangeSet(ctx, &cloudformation.DeleteChangeSetInput{
+	_, err := f.DeleteChangeSet(ctx, &cloudformation.DeleteChangeSetInput{
 		ChangeSetName: &cs.id, StackName: &cs.stack,
 	})
 	if cs.fresh {
-		_, err2 := d.cfg.Stacks.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &cs.stack})
+		_, err2 := f.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &cs.stack})
 		err = errors.Join(err, err2)
 	}
 	return err

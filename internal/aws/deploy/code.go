@@ -23,32 +23,34 @@ const (
 
 // place is where code is uploaded.
 type place struct {
+	objects Objects
+	region  string
 	bucket  string
 	account string
 	made    bool // by weir, which therefore maintains it
 }
 
-// place returns where to upload to. It creates nothing.
-func (d *Deployer) place(ctx context.Context, bucket string) (place, error) {
-	who, err := d.cfg.Identity.GetCallerIdentity(ctx, new(sts.GetCallerIdentityInput))
+// placeOf returns where to upload to; bucket "": to the bucket that weir creates. It creates nothing.
+func placeOf(ctx context.Context, c *Clients, bucket string) (place, error) {
+	who, err := c.Identity.GetCallerIdentity(ctx, new(sts.GetCallerIdentityInput))
 	if err != nil {
 		return place{}, err
 	}
-	pl := place{bucket: bucket, account: aws.ToString(who.Account)}
+	pl := place{objects: c.Objects, region: c.Region, bucket: bucket, account: aws.ToString(who.Account)}
 	if bucket == "" {
-		pl.bucket, pl.made = bucketPrefix+pl.account+"-"+d.cfg.Region, true
+		pl.bucket, pl.made = bucketPrefix+pl.account+"-"+c.Region, true
 	}
 	return pl, nil
 }
 
 // ensure creates the bucket unless it exists. If another account owns the name, nothing is uploaded there.
-func (d *Deployer) ensure(ctx context.Context, pl place) error {
-	_, err := d.cfg.Objects.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &pl.bucket, ExpectedBucketOwner: &pl.account})
+func (pl *place) ensure(ctx context.Context) error {
+	_, err := pl.objects.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &pl.bucket, ExpectedBucketOwner: &pl.account})
 	switch {
 	case err == nil && !pl.made:
 		return nil
 	case code(err) == "NotFound" && pl.made:
-		if err := d.makeBucket(ctx, pl); err != nil {
+		if err := pl.makeBucket(ctx); err != nil {
 			return err
 		}
 	case code(err) == "NotFound":
@@ -60,17 +62,17 @@ func (d *Deployer) ensure(ctx context.Context, pl place) error {
 	case err != nil:
 		return err
 	}
-	return d.secure(ctx, pl)
+	return pl.secure(ctx)
 }
 
-func (d *Deployer) makeBucket(ctx context.Context, pl place) error {
+func (pl *place) makeBucket(ctx context.Context) error {
 	in := &s3.CreateBucketInput{Bucket: &pl.bucket}
-	if d.cfg.Region != "us-east-1" {
+	if pl.region != "us-east-1" {
 		in.CreateBucketConfiguration = &types.CreateBucketConfiguration{
-			LocationConstraint: types.BucketLocationConstraint(d.cfg.Region),
+			LocationConstraint: types.BucketLocationConstraint(pl.region),
 		}
 	}
-	_, err := d.cfg.Objects.CreateBucket(ctx, in)
+	_, err := pl.objects.CreateBucket(ctx, in)
 	var ours *types.BucketAlreadyOwnedByYou
 	if errors.As(err, &ours) { // a concurrent deployment created it
 		return nil
@@ -80,9 +82,9 @@ func (d *Deployer) makeBucket(ctx context.Context, pl place) error {
 
 // secure makes the bucket keep old versions, stay private, and refuse unencrypted connections. It runs every time, so
 // that a bucket left half configured is completed.
-func (d *Deployer) secure(ctx context.Context, pl place) error {
+func (pl *place) secure(ctx context.Context) error {
 	yes := aws.Bool(true)
-	_, err := d.cfg.Objects.PutPublicAccessBlock(ctx, &s3.PutPublicAccessBlockInput{
+	_, err := pl.objects.PutPublicAccessBlock(ctx, &s3.PutPublicAccessBlockInput{
 		Bucket: &pl.bucket, ExpectedBucketOwner: &pl.account,
 		PublicAccessBlockConfiguration: &types.PublicAccessBlockConfiguration{
 			BlockPublicAcls: yes, BlockPublicPolicy: yes, IgnorePublicAcls: yes, RestrictPublicBuckets: yes,
@@ -91,14 +93,14 @@ func (d *Deployer) secure(ctx context.Context, pl place) error {
 	if err != nil {
 		return err
 	}
-	_, err = d.cfg.Objects.PutBucketVersioning(ctx, &s3.PutBucketVersioningInput{
+	_, err = pl.objects.PutBucketVersioning(ctx, &s3.PutBucketVersioningInput{
 		Bucket: &pl.bucket, ExpectedBucketOwner: &pl.account,
 		VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatusEnabled},
 	})
 	if err != nil {
 		return err
 	}
-	arn := "arn:" + partition(d.cfg.Region) + ":s3:::" + pl.bucket
+	arn := "arn:" + partition(pl.region) + ":s3:::" + pl.bucket
 	policy, err := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": []any{map[string]any{
 		"Sid": "TLSOnly", "Effect": "Deny", "Principal": "*", "Action": "s3:*", "Resource": []string{arn, arn + "/*"},
 		"Condition": map[string]any{"Bool": map[string]any{"aws:SecureTransport": "false"}},
@@ -106,7 +108,7 @@ func (d *Deployer) secure(ctx context.Context, pl place) error {
 	if err != nil {
 		return err
 	}
-	_, err = d.cfg.Objects.PutBucketPolicy(ctx, &s3.PutBucketPolicyInput{
+	_, err = pl.objects.PutBucketPolicy(ctx, &s3.PutBucketPolicyInput{
 		Bucket: &pl.bucket, ExpectedBucketOwner: &pl.account, Policy: aws.String(string(policy)),
 	})
 	return err
@@ -123,23 +125,23 @@ func partition(region string) string {
 }
 
 // upload puts an object unless it exists.
-func (d *Deployer) upload(ctx context.Context, pl place, key string, body []byte) error {
-	_, err := d.cfg.Objects.HeadObject(ctx, &s3.HeadObjectInput{
+func (pl *place) upload(ctx context.Context, key string, body []byte) error {
+	_, err := pl.objects.HeadObject(ctx, &s3.HeadObjectInput{
 		Bucket: &pl.bucket, Key: &key, ExpectedBucketOwner: &pl.account,
 	})
 	// Forbidden: missing, without permission to list
 	if c := code(err); err == nil || c != "NotFound" && c != "Forbidden" {
 		return err
 	}
-	_, err = d.cfg.Objects.PutObject(ctx, &s3.PutObjectInput{
+	_, err = pl.objects.PutObject(ctx, &s3.PutObjectInput{
 		Bucket: &pl.bucket, Key: &key, Body: bytes.NewReader(body), ExpectedBucketOwner: &pl.account,
 		ChecksumAlgorithm: types.ChecksumAlgorithmSha256,
 	})
 	return err
 }
 
-func (d *Deployer) deleteObjects(ctx context.Context, bucket string, objects []types.ObjectIdentifier) error {
-	out, err := d.cfg.Objects.DeleteObjects(ctx, &s3.DeleteObjectsInput{
+func deleteObjects(ctx context.Context, from Objects, bucket string, objects []types.ObjectIdentifier) error {
+	out, err := from.DeleteObjects(ctx, &s3.DeleteObjectsInput{
 		Bucket: &bucket, Delete: &types.Delete{Objects: objects, Quiet: aws.Bool(true)},
 	})
 	if err == nil && len(out.Errors) > 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -65,7 +66,7 @@ func (d *Deployer) Deploy(ctx context.Context, req Request) (res Result, err err
 		return res, trouble("deploy", name, err)
 	}
 	res.Created = old.Template == nil
-	p, err := d.plan(t, req, &old)
+	p, err := newPlan(t, req, &old, d.cfg.Version)
 	if err != nil {
 		return res, err
 	}
@@ -73,7 +74,7 @@ func (d *Deployer) Deploy(ctx context.Context, req Request) (res Result, err err
 	executed := false
 	defer func() {
 		if !executed {
-			err = errors.Join(err, trouble("clean up after", name, d.forget(ctx, cs)))
+			err = errors.Join(err, trouble("clean up after", name, d.formation.forget(ctx, cs)))
 		}
 	}()
 	if err != nil && !errors.Is(err, errNothing) {
@@ -98,82 +99,10 @@ func (d *Deployer) Deploy(ctx context.Context, req Request) (res Result, err err
 	return res, d.finish(ctx, name, &res)
 }
 
-// plan is what a deployment sends to CloudFormation.
-type plan struct {
-	name     string
-	template *stack.Template
-	old      *Stack
-	given    stack.Values // to set
-	full     stack.Values // as they will be
-	tags     map[string]string
-}
-
-// plan overrides the settings of a stack by those of a request, and checks the result.
-func (d *Deployer) plan(t *stack.Template, req Request, old *Stack) (*plan, error) {
-	p := &plan{name: req.Stack, template: t, old: old, given: make(stack.Values)}
-	if !old.stored {
-		maps.Copy(p.given, old.Values)
-	}
-	maps.Copy(p.given, req.Values)
-	p.given["Stack"] = req.Stack
-	p.full = make(stack.Values)
-	maps.Copy(p.full, old.Values)
-	maps.Copy(p.full, p.given)
-	p.full = t.Full(p.full)
-	own := req.Tags
-	if own == nil {
-		own = old.Tags
-	}
-	if err := stack.CheckTags(own); err != nil {
-		return nil, err
-	}
-	p.tags = stack.AllTags(req.Stack, d.cfg.Version, own)
-	return p, t.Check(p.full)
-}
-
-// set sets a parameter.
-func (p *plan) set(name, value string) { p.given[name], p.full[name] = value, value }
-
-// functions reports whether the deployment has functions.
-func (p *plan) functions() bool {
-	return p.full["NoAggregator"] != "true" || p.full["NoProvisioner"] != "true" || p.full["ConfigFlow"] == "true"
-}
-
-// parameters returns the parameters to send. Those that are not given stay as they are in the stack.
-func (p *plan) parameters() (all []types.Parameter) {
-	for _, one := range p.template.Parameters {
-		v, given := p.given[one.Name]
-		_, had := p.old.Values[one.Name]
-		switch {
-		case given:
-			all = append(all, types.Parameter{ParameterKey: aws.String(one.Name), ParameterValue: aws.String(v)})
-		case had && p.old.stored:
-			all = append(all, types.Parameter{ParameterKey: aws.String(one.Name), UsePreviousValue: aws.Bool(true)})
-		}
-	}
-	return all
-}
-
-func refusal(stack string, c Change) error {
-	verb := map[string]string{
-		"replace": "be replaced by an empty one", "may replace": "perhaps be replaced by an empty one",
-		"remove": "leave the stack",
-	}[c.Action]
-	because := ""
-	if len(c.What) > 0 {
-		because = ", because of " + strings.Join(c.What, ", ")
-	}
-	return &Error{
-		Op: "deploy", Stack: stack, Resource: c.Resource + " (" + c.Type + ")",
-		Err:  fmt.Errorf("would %s%s", verb, because),
-		Hint: "keep the settings that cause this as they are, or add --replace",
-	}
-}
-
 // startable returns the stack as it is, without a template if it must be created, and whether nothing of it exists yet;
 // or why it cannot be deployed to.
 func (d *Deployer) startable(ctx context.Context, name string) (old Stack, fresh bool, err error) {
-	st, err := d.find(ctx, name)
+	st, err := d.formation.find(ctx, name)
 	switch {
 	case err != nil:
 		return old, false, err
@@ -184,7 +113,7 @@ func (d *Deployer) startable(ctx context.Context, name string) (old Stack, fresh
 	}
 	state := string(st.StackStatus)
 	refuse := func(text, hint string) (Stack, bool, error) {
-		all, _, err := d.events(ctx, aws.ToString(st.StackId), "")
+		all, _, err := d.formation.events(ctx, aws.ToString(st.StackId), "")
 		if err != nil {
 			return old, false, err
 		}
@@ -262,7 +191,7 @@ func (d *Deployer) prepare(ctx context.Context, p *plan, fresh, dry bool) (cs ch
 	for _, k := range slices.Sorted(maps.Keys(p.tags)) {
 		in.Tags = append(in.Tags, types.Tag{Key: aws.String(k), Value: aws.String(p.tags[k])})
 	}
-	return d.reckon(ctx, in, fresh)
+	return d.formation.reckon(ctx, in, fresh)
 }
 
 // code makes the functions' package and uploads it, unless the run is dry.
@@ -271,7 +200,7 @@ func (d *Deployer) code(ctx context.Context, p *plan, dry bool) error {
 	if strings.HasPrefix(bucket, bucketPrefix) || bucket == "none" {
 		bucket = ""
 	}
-	pl, err := d.place(ctx, bucket)
+	pl, err := placeOf(ctx, &d.cfg.Clients, bucket)
 	if err != nil {
 		return err
 	}
@@ -284,24 +213,24 @@ func (d *Deployer) code(ctx context.Context, p *plan, dry bool) error {
 	if dry {
 		return nil
 	}
-	if err := d.ensure(ctx, pl); err != nil {
+	if err := pl.ensure(ctx); err != nil {
 		return err
 	}
-	return d.upload(ctx, pl, p.full["CodeKey"], zip)
+	return pl.upload(ctx, p.full["CodeKey"], zip)
 }
 
 // execute executes a change set, and reports progress until it is done.
 func (d *Deployer) execute(ctx context.Context, name string, cs changeSet) error {
-	_, last, err := d.events(ctx, cs.stack, "")
+	_, last, err := d.formation.events(ctx, cs.stack, "")
 	if err != nil {
-		return trouble("deploy", name, errors.Join(err, d.forget(ctx, cs)))
+		return trouble("deploy", name, errors.Join(err, d.formation.forget(ctx, cs)))
 	}
 	if _, err := d.cfg.Stacks.ExecuteChangeSet(ctx, &cloudformation.ExecuteChangeSetInput{
 		ChangeSetName: &cs.id, StackName: &cs.stack,
 	}); err != nil {
-		return trouble("deploy", name, errors.Join(err, d.forget(ctx, cs)))
+		return trouble("deploy", name, errors.Join(err, d.formation.forget(ctx, cs)))
 	}
-	state, all, err := d.follow(ctx, cs.stack, last)
+	state, all, err := d.formation.follow(ctx, cs.stack, last)
 	if err != nil {
 		err := trouble("deploy", name, err)
 		return fmt.Errorf("%w; CloudFormation continues: weir status %s shows its progress", err, name)
@@ -320,7 +249,7 @@ func (d *Deployer) execute(ctx context.Context, name string, cs changeSet) error
 
 // finish records the schema version in the table, and reads the stack's outputs.
 func (d *Deployer) finish(ctx context.Context, name string, res *Result) error {
-	st, err := d.find(ctx, name)
+	st, err := d.formation.find(ctx, name)
 	if err == nil && st == nil {
 		err = errors.New("the stack disappeared during the deployment")
 	}
@@ -333,4 +262,91 @@ func (d *Deployer) finish(ctx context.Context, name string, res *Result) error {
 		return trouble("deploy", name, err)
 	}
 	return nil
+}
+
+// Table creates only the table of a deployment, without CloudFormation, or completes a table of weir's. A stack of
+// that name deployed later adopts it. A dry run only inspects.
+func (d *Deployer) Table(ctx context.Context, req Request) (driver.Report, error) {
+	t, err := stack.Load(stack.Weir)
+	if err != nil {
+		return driver.Report{}, err
+	}
+	p, err := newPlan(t, req, &Stack{}, d.cfg.Version)
+	if err != nil {
+		return driver.Report{}, err
+	}
+	if req.DryRun {
+		return driver.Check(ctx, d.cfg.Tables, req.Stack)
+	}
+	days, err := strconv.Atoi(p.full["PitrDays"])
+	if err != nil {
+		return driver.Report{}, err
+	}
+	return driver.Create(ctx, d.cfg.Tables, req.Stack, driver.CreateConfig{
+		Tags: p.tags, Stream: true, PITR: days > 0, PITRDays: days,
+		DeletionProtection: p.full["DeletionProtection"] == "true", KMSKey: p.full["KmsKey"],
+	})
+}
+
+// SchemaVersion is the version of the table layout that this weir writes.
+const SchemaVersion = driver.SchemaVersion
+
+// Migrated is the result of migrating a table's layout.
+type Migrated = driver.Migrated
+
+// Migrate migrates only the table's layout to this weir's version, as [Deployer.Upgrade] does. progress may be nil.
+func (d *Deployer) Migrate(ctx context.Context, table string, dry bool, progress func(Migrated)) (Migrated, error) {
+	return driver.Migrate(ctx, d.cfg.Tables, table, driver.MigrateConfig{DryRun: dry, Progress: progress})
+}
+
+// UpgradeRequest is a stack to upgrade to this weir's version.
+type UpgradeRequest struct {
+	Stack  string
+	DryRun bool
+	// Replace is as in [Request].
+	Replace bool
+	// Progress, if not nil, receives the progress of the table's migration.
+	Progress func(Migrated)
+}
+
+// Upgraded is what an upgrade did, or with DryRun would do.
+type Upgraded struct {
+	Result
+	From     string // the version of the weir that deployed the stack last
+	Migrated Migrated
+}
+
+// Upgrade upgrades a stack to this weir's version: first its template and functions, which read both layouts, then
+// the table's layout. It refuses a stack that a later weir deployed, or whose table requires later clients. If an
+// upgrade is interrupted, calling Upgrade again continues it.
+func (d *Deployer) Upgrade(ctx context.Context, req UpgradeRequest) (up Upgraded, err error) {
+	st, err := d.Stack(ctx, req.Stack)
+	if err != nil {
+		return up, err
+	}
+	up.From = st.Version
+	if later(st.Version, d.cfg.Version) {
+		return up, &Error{
+			Op: "upgrade", Stack: st.Name,
+			Err: fmt.Errorf("weir %s deployed it, and this is %s", st.Version, d.cfg.Version), Hint: "upgrade weir",
+		}
+	}
+	if st.State != "REVIEW_IN_PROGRESS" {
+		sc, err := driver.ReadSchema(ctx, d.cfg.Tables, st.Name)
+		if err != nil {
+			return up, trouble("upgrade", st.Name, err)
+		}
+		if sc.Client > driver.SchemaVersion {
+			err := fmt.Errorf(
+				"the table requires clients that know schema version %d; this weir knows %d", sc.Client,
+				driver.SchemaVersion,
+			)
+			return up, &Error{Op: "upgrade", Stack: st.Name, Err: err, Hint: "upgrade weir"}
+		}
+	}
+	if up.Result, err = d.Deploy(ctx, Request{Stack: st.Name, DryRun: req.DryRun, Replace: req.Replace}); err != nil {
+		return up, err
+	}
+	up.Migrated, err = d.Migrate(ctx, st.Name, req.DryRun, req.Progress)
+	return up, trouble("upgrade", st.Name, err)
 }

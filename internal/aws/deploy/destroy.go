@@ -46,7 +46,7 @@ func (d *Doomed) Loses() bool {
 
 // Doomed returns what destroying a stack would do. It writes nothing.
 func (d *Deployer) Doomed(ctx context.Context, name string) (Doomed, error) {
-	found, err := d.find(ctx, name)
+	found, err := d.formation.find(ctx, name)
 	if err != nil {
 		return Doomed{}, trouble("inspect", name, err)
 	}
@@ -167,14 +167,14 @@ func (d *Deployer) unprotected(ctx context.Context, stack, table string) error {
 }
 
 func (d *Deployer) deleteStack(ctx context.Context, st *Stack) error {
-	_, last, err := d.events(ctx, st.ID, "")
+	_, last, err := d.formation.events(ctx, st.ID, "")
 	if err != nil {
 		return trouble("destroy", st.Name, err)
 	}
 	if _, err := d.cfg.Stacks.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &st.ID}); err != nil {
 		return trouble("destroy", st.Name, err)
 	}
-	state, all, err := d.follow(ctx, st.ID, last)
+	state, all, err := d.formation.follow(ctx, st.ID, last)
 	switch {
 	case err != nil:
 		err := trouble("destroy", st.Name, err)
@@ -224,7 +224,7 @@ func (d *Deployer) empty(ctx context.Context, bucket string) error {
 		if len(all) == 0 {
 			continue
 		}
-		if err := d.deleteObjects(ctx, bucket, all); err != nil {
+		if err := deleteObjects(ctx, d.cfg.Objects, bucket, all); err != nil {
 			return err
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/weirlimits/weir/internal/aws/stack"
 )
 
-// Drift returns how a stack's template differs from this weir's, by value, one line for each resource, output or
+// Drift returns how the stack's template differs from this weir's, by value, one line for each resource, output or
 // parameter. The values of parameters are no part of it.
-func (d *Deployer) Drift(st *Stack) ([]string, error) {
+func (st *Stack) Drift() ([]string, error) {
 	was, err := stack.Parse(st.Template)
 	if err != nil {
 		return nil, err

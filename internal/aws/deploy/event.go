@@ -46,12 +46,31 @@ func eventOf(e *types.StackEvent) Event {
 	}
 }
 
+// formation calls CloudFormation, and follows the operations that it runs.
+type formation struct {
+	Stacks
+	tell func(Event) // nil: nobody receives events
+	poll time.Duration
+}
+
+// find returns a stack, whether weir's or not, or nil.
+func (f *formation) find(ctx context.Context, name string) (*types.Stack, error) {
+	out, err := f.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &name})
+	if noStack(err) || err == nil && len(out.Stacks) == 0 {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &out.Stacks[0], nil
+}
+
 // events returns the events of a stack after a given one, in order, and the ID of the last. If after is "", it
 // returns all.
-func (d *Deployer) events(ctx context.Context, stackID, after string) (all []Event, last string, err error) {
+func (f *formation) events(ctx context.Context, stackID, after string) (all []Event, last string, err error) {
 	last = after
 	pages := cloudformation.NewDescribeStackEventsPaginator(
-		d.cfg.Stacks, &cloudformation.DescribeStackEventsInput{StackName: &stackID},
+		f, &cloudformation.DescribeStackEventsInput{StackName: &stackID},
 	)
 	for first := true; pages.HasMorePages(); first = false {
 		page, err := pages.NextPage(ctx)
@@ -93,10 +112,10 @@ const followTries = 5
 
 // follow reports the events of a stack after a given one until the stack is at rest, and returns its final state, ""
 // if it is gone.
-func (d *Deployer) follow(ctx context.Context, stackID, after string) (state string, all []Event, err error) {
+func (f *formation) follow(ctx context.Context, stackID, after string) (state string, all []Event, err error) {
 	whole := "" // the stack's state according to its events, which change only once the operation has started
 	for failed := 0; ; {
-		news, err := d.look(ctx, stackID, &state, &after)
+		news, err := f.look(ctx, stackID, &state, &after)
 		if failed++; err != nil && (failed == followTries || ctx.Err() != nil) {
 			return state, all, err
 		} else if err == nil {
@@ -107,29 +126,29 @@ func (d *Deployer) follow(ctx context.Context, stackID, after string) (state str
 			if e.Whole() {
 				whole = e.State
 			}
-			if d.cfg.Tell != nil {
-				d.cfg.Tell(e)
+			if f.tell != nil {
+				f.tell(e)
 			}
 		}
 		if err == nil && (state == "" || state == "DELETE_COMPLETE" || resting(state) && whole == state) {
 			return state, all, nil
 		}
-		if err := sleep(ctx, d.cfg.Poll); err != nil {
+		if err := sleep(ctx, f.poll); err != nil {
 			return state, all, err
 		}
 	}
 }
 
 // look returns the new events of a stack. It reads the state first, so that no event before it is missed.
-func (d *Deployer) look(ctx context.Context, stackID string, state, after *string) ([]Event, error) {
-	st, err := d.find(ctx, stackID)
+func (f *formation) look(ctx context.Context, stackID string, state, after *string) ([]Event, error) {
+	st, err := f.find(ctx, stackID)
 	if err != nil {
 		return nil, err
 	}
 	if *state = ""; st != nil {
 		*state = string(st.StackStatus)
 	}
-	news, last, err := d.events(ctx, stackID, *after)
+	news, last, err := f.events(ctx, stackID, *after)
 	if noStack(err) {
 		return nil, nil
 	}

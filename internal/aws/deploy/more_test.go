@@ -117,7 +117,7 @@ func TestDrift(t *testing.T) {
 		if string(st.Template) == f.body {
 			t.Fatalf("%s is not in the template", tt.old)
 		}
-		if got, err := d.Drift(&st); err != nil || strings.Join(got, " ") != tt.want {
+		if got, err := st.Drift(); err != nil || strings.Join(got, " ") != tt.want {
 			t.Errorf("%s: %v, %v", tt.by, got, err)
 		}
 	}
@@ -262,7 +262,7 @@ func TestOldStack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if drift, err := d.Drift(&st); err != nil || len(drift) != 1 {
+	if drift, err := st.Drift(); err != nil || len(drift) != 1 {
 		t.Errorf("drift %v, %v", drift, err)
 	}
 }

@@ -32,12 +32,15 @@ type Config struct {
 }
 
 // Deployer manages the stacks of one account and region.
-type Deployer struct{ cfg Config }
+type Deployer struct {
+	cfg       Config
+	formation *formation
+}
 
 // New returns a deployer. It makes no call.
 func New(cfg Config) *Deployer {
 	cfg.Poll = cmp.Or(cfg.Poll, 2*time.Second)
-	return &Deployer{cfg}
+	return &Deployer{cfg, &formation{cfg.Stacks, cfg.Tell, cfg.Poll}}
 }
 
 // Stack is a deployed stack of weir's.
@@ -57,7 +60,7 @@ type Stack struct {
 
 // Stack returns a stack of weir's. The error is a [*NotFoundError] if there is none.
 func (d *Deployer) Stack(ctx context.Context, name string) (Stack, error) {
-	found, err := d.find(ctx, name)
+	found, err := d.formation.find(ctx, name)
 	if err != nil {
 		return Stack{}, trouble("inspect", name, err)
 	}
@@ -92,18 +95,6 @@ func (d *Deployer) read(ctx context.Context, found *types.Stack) (Stack, error) 
 	}
 	st.Values, st.Tags = values, tags
 	return st, err
-}
-
-// find returns a stack, whether weir's or not, or nil.
-func (d *Deployer) find(ctx context.Context, name string) (*types.Stack, error) {
-	out, err := d.cfg.Stacks.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &name})
-	if noStack(err) || err == nil && len(out.Stacks) == 0 {
-		return nil, nil //nolint:nilnil // there is none
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &out.Stacks[0], nil
 }
 
 func stackOf(s *types.Stack) Stack {

@@ -22,7 +22,7 @@ import (
 type Status struct {
 	Stack     Stack
 	Schema    driver.Schema
-	Drift     []string // of the template: see [Deployer.Drift]
+	Drift     []string // of the template: see [Stack.Drift]
 	Table     *TableStatus
 	Functions []FunctionStatus
 	Problems  []string // what needs attention, one line each
@@ -62,7 +62,7 @@ func (d *Deployer) Status(ctx context.Context, name string) (*Status, error) {
 	if st.State == "REVIEW_IN_PROGRESS" {
 		return s, nil
 	}
-	if s.Drift, err = d.Drift(&st); err != nil {
+	if s.Drift, err = st.Drift(); err != nil {
 		s.problem("template", err)
 	}
 	all, err := d.cfg.Stacks.DescribeStackResources(ctx, &cloudformation.DescribeStackResourcesInput{StackName: &st.ID})

@@ -13,7 +13,6 @@ var excused = map[string]string{
 	"fields of a struct: internal/lab/simulate/run.go sim":                "still to be divided into parts",
 	"fields of a struct: internal/lab/torture/torture.go Report":          "a flat list of parameters or figures",
 	"files of a package: store/storetest":                                 "still to be divided",
-	"files with methods of one type: internal/aws/deploy Deployer":        "still one type for several concerns",
 	"files with methods of one type: store/disk Store":                    "still one type for several concerns",
 	"files with methods of one type: store/disk journal":                  "still one type for several concerns",
 	"files with methods of one type: store/dynamodb/internal/table Table": "still one type for several concerns",

@@ -1,0 +1,84 @@
+package deploy
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
+
+	"github.com/weirlimits/weir/internal/aws/stack"
+)
+
+// plan is what a deployment sends to CloudFormation.
+type plan struct {
+	name     string
+	template *stack.Template
+	old      *Stack
+	given    stack.Values // to set
+	full     stack.Values // as they will be
+	tags     map[string]string
+}
+
+// newPlan overrides the settings of a stack by those of a request, and checks the result. version is this weir's.
+func newPlan(t *stack.Template, req Request, old *Stack, version string) (*plan, error) {
+	p := &plan{name: req.Stack, template: t, old: old, given: make(stack.Values)}
+	if !old.stored {
+		maps.Copy(p.given, old.Values)
+	}
+	maps.Copy(p.given, req.Values)
+	p.given["Stack"] = req.Stack
+	p.full = make(stack.Values)
+	maps.Copy(p.full, old.Values)
+	maps.Copy(p.full, p.given)
+	p.full = t.Full(p.full)
+	own := req.Tags
+	if own == nil {
+		own = old.Tags
+	}
+	if err := stack.CheckTags(own); err != nil {
+		return nil, err
+	}
+	p.tags = stack.AllTags(req.Stack, version, own)
+	return p, t.Check(p.full)
+}
+
+// set sets a parameter.
+func (p *plan) set(name, value string) { p.given[name], p.full[name] = value, value }
+
+// functions reports whether the deployment has functions.
+func (p *plan) functions() bool {
+	return p.full["NoAggregator"] != "true" || p.full["NoProvisioner"] != "true" || p.full["ConfigFlow"] == "true"
+}
+
+// parameters returns the parameters to send. Those that are not given stay as they are in the stack.
+func (p *plan) parameters() (all []types.Parameter) {
+	for _, one := range p.template.Parameters {
+		v, given := p.given[one.Name]
+		_, had := p.old.Values[one.Name]
+		switch {
+		case given:
+			all = append(all, types.Parameter{ParameterKey: aws.String(one.Name), ParameterValue: aws.String(v)})
+		case had && p.old.stored:
+			all = append(all, types.Parameter{ParameterKey: aws.String(one.Name), UsePreviousValue: aws.Bool(true)})
+		}
+	}
+	return all
+}
+
+func refusal(stack string, c Change) error {
+	verb := map[string]string{
+		"replace": "be replaced by an empty one", "may replace": "perhaps be replaced by an empty one",
+		"remove": "leave the stack",
+	}[c.Action]
+	because := ""
+	if len(c.What) > 0 {
+		because = ", because of " + strings.Join(c.What, ", ")
+	}
+	return &Error{
+		Op: "deploy", Stack: stack, Resource: c.Resource + " (" + c.Type + ")",
+		Err:  fmt.Errorf("would %s%s", verb, because),
+		Hint: "keep the settings that cause this as they are, or add --replace",
+	}
+}
