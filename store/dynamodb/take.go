@@ -49,6 +49,9 @@ func (s *Store) Settle(ctx context.Context, t store.Settle) (store.Outcome, erro
 		return store.Outcome{}, err
 	}
 	y := &settlement{s: s}
+	if t.ID != "" {
+		y.rounds = make([][]part, 2)
+	}
 	if err := y.place(ctx, &t); err != nil {
 		return store.Outcome{}, err
 	}

@@ -16,6 +16,7 @@ func onceScenarios() []scenario {
 		{name: "other ids", run: each(onceOthers)},
 		{name: "another settle of the same id", run: each(onceReused)},
 		{name: "without a bucket", run: each(onceAbsent)},
+		{name: "without a debit", run: each(onceNothing)},
 		{name: "at once", run: each(func(e *env) { e.onceAtOnce(e.store) })},
 		{name: "at once from two clients", peer: true, run: each(func(e *env) {
 			e.onceAtOnce(e.store, e.peer().store)
@@ -53,6 +54,13 @@ func onceTwice(e *env) {
 	}
 	e.wantTokens(a, l, 4)
 	e.wantTokens(b, l, -1)
+}
+
+// onceNothing claims an ID without changing a bucket, as the return of a lease that holds nothing does.
+func onceNothing(e *env) {
+	s := e.once("lease-1")
+	e.settleOnce(s)
+	e.settleFails(store.ErrSettled, s)
 }
 
 func onceOthers(e *env) {
