@@ -179,32 +179,33 @@ func (b *bench) show(w *plan.Write, later []*plan.Job) string {
 		names = append(names, b.names[e.Job])
 	}
 	if w.Number > 0 {
-		text := "write " + strings.Join(names, ", ")
+		var text strings.Builder
+		text.WriteString("write " + strings.Join(names, ", "))
 		for _, p := range w.Parts {
-			text += ": "
+			text.WriteString(": ")
 			if p.Sum > 0 {
-				text += "+" + whole(p.Sum)
+				text.WriteString("+" + whole(p.Sum))
 			}
 			if p.Back > 0 {
-				text += "-" + whole(p.Back)
+				text.WriteString("-" + whole(p.Back))
 			}
 			if p.Sum > 0 && p.Bound < p.Sum {
-				text += " forced"
+				text.WriteString(" forced")
 			}
 			if p.Sum > 0 && p.Form == plan.Running {
-				text += " running"
+				text.WriteString(" running")
 			}
 			if p.Guard > 0 {
-				text += " guarded"
+				text.WriteString(" guarded")
 			}
 		}
 		if w.Upkeep != nil {
-			text += ": upkeep"
+			text.WriteString(": upkeep")
 		}
 		if n := w.Owed.Takes - w.Owed.Undone; n > 0 {
-			text += fmt.Sprintf(" and %d counts", n)
+			fmt.Fprintf(&text, " and %d counts", n)
 		}
-		out = append(out, text)
+		out = append(out, text.String())
 	}
 	if len(later) > 0 {
 		names = nil
