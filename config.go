@@ -27,20 +27,20 @@ type Config struct {
 	CacheTTL time.Duration
 	// CacheEntries bounds how many records, and how many pairs of entity and resource, are cached. Defaults to 200,000.
 	CacheEntries int
-	// StoreTimeout bounds each call to the store. If a decision gets no answer in time, OnUnavailable decides. Defaults
-	// to 1 s.
+	// StoreTimeout bounds each call to the store. Defaults to 1 s.
 	StoreTimeout time.Duration
 	// DecideWithin bounds a decision as a whole, including everything that it has to read; after that, OnUnavailable
-	// decides. A debit that the store makes too late stays debited, and a late read is cached for the next decision. It
-	// does not bound [Limiter.Wait] as a whole, nor changes to a [Lease]. At most StoreTimeout, which is the default.
+	// decides. A debit that the store makes too late may stay debited: DynamoDB gives it back when that write is
+	// answered. A late read is cached for the next decision. DecideWithin does not bound [Limiter.Wait] as a whole, nor
+	// changes to a [Lease]. At most StoreTimeout, which is the default.
 	DecideWithin time.Duration
 	// OnUnavailable is how to decide when the store does not answer, if neither the request nor the settings stored
 	// with the limits set it; see admin.Limits.SetOnUnavailable. Defaults to [OnUnavailableDeny].
 	OnUnavailable OnUnavailable
-	// Cooldown is how long, plus up to a fifth, the limiter stops calling a store that does not answer: once ten or
-	// more calls in a row have failed over four times DecideWithin, or half of at least ten calls within 2 s. During
-	// the cooldown OnUnavailable decides at once; then one call probes whether the store answers again. If negative,
-	// the store is always called. Defaults to 1 s.
+	// Cooldown is how long, plus up to a fifth, the limiter stops calling a store that does not answer: when at least
+	// ten calls in a row have failed, over a span of at least four times DecideWithin, or when at least half of ten or
+	// more calls within 2 s have failed. During the cooldown OnUnavailable decides at once; then one call probes
+	// whether the store answers again. If negative, the store is always called. Defaults to 1 s.
 	Cooldown time.Duration
 	// Instances returns how many processes share the limits, this one included, as far as is known. A local decision
 	// admits from one such share. In a cell it counts the cell's processes, because the cell's store holds the cell's

@@ -2,7 +2,7 @@
 //
 // An entity is the caller to be limited (an API key, a project), a resource is what the caller uses (a model, an
 // endpoint), and tokens are what is counted (requests, LLM tokens, bytes), each under a named [Limit]. One call decides
-// over several limits, and over the entity's parents, all or none, in one atomic step of a store.
+// over several limits, and over the entity's parents, all or none.
 //
 // # The guarantee
 //

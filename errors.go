@@ -124,7 +124,8 @@ func (e *RequestError) Error() string { return fmt.Sprintf("request %d: %v", e.I
 // Unwrap returns Err.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// NoLimitsError reports that no level (entity, resource or system) has limits for an entity on a resource.
+// NoLimitsError reports that no level (entity, entity default, resource or system) has limits for an entity on a
+// resource.
 type NoLimitsError struct{ Entity, Resource string }
 
 // Error names the levels that were checked.

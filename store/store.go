@@ -21,8 +21,8 @@ import (
 // deadline of their context. A refusal is an [Outcome]; errors report the caller's mistakes and failures of the store.
 type Store interface {
 	// Take decides all debits or none: in one atomic step if the store can, otherwise so that a failure in between can
-	// only leave tokens debited, never admit them twice. It does not read before it writes, and it applies no debit of
-	// a take that is refused.
+	// only leave tokens debited, never admit them twice. It does not read before it writes. A refused take
+	// leaves nothing debited, except what cannot be given back safely where several buckets take several steps.
 	//
 	// Errors: [ErrStaleLimits], [ErrTooManyOverrides], [ErrTooManyBuckets], [ErrOverflow], [ErrDuplicateBucket],
 	// [ErrClosed], or an [*Error]. After an error the tokens may be spent; they are never handed out twice.
@@ -129,7 +129,7 @@ type Outcome struct {
 	Levels []Level
 }
 
-// Level is the state of a charge after a decision.
+// Level is the state of a charge after a decision: a reading of the limit's clock, which the bucket has reached.
 type Level struct {
 	Limit *Limit // as the bucket has it
 	Level int64

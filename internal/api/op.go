@@ -1,5 +1,6 @@
 // Package api declares the operations of weir that manage and inspect, each once: its route, who may call it, what it
-// takes and returns, and what it does. The HTTP server and the command line are made from these declarations.
+// takes and returns, and what it does. The HTTP server's routes are made from these declarations; internal/cli names
+// them in its commands.
 package api
 
 import (

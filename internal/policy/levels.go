@@ -55,7 +55,8 @@ const (
 	slotLimits
 	slotDefaultLimits
 
-	shared = slotLimits // how many of the records a request that brings its own limits needs of its entity
+	// A request that brings its own limits needs the records before this one of its entity.
+	shared = slotLimits
 )
 
 // levels are the levels at which limits and settings are looked up, in order of precedence.

@@ -22,8 +22,9 @@ func (e *NoLimitsError) Error() string {
 	return fmt.Sprintf("no limits apply to entity %q on resource %q", e.Entity, e.Resource)
 }
 
-// Resolve returns the policy for requests of an entity on a resource; own is whether it includes the entity's own
-// limits. If the share allows no decision, it returns the policy and [ErrNoShare] or [ErrShareExpired].
+// Resolve returns the policy for requests of an entity on a resource. own is false for a request that brings its own
+// limits: the policy then has only the limits of the parents. If the share allows no decision, it returns the policy
+// and [ErrNoShare] or [ErrShareExpired].
 //
 // Other errors: [*record.FieldError], [*NoLimitsError], [ErrNotFound] if the namespace does not exist, store errors.
 func (n *Namespace) Resolve(ctx context.Context, entity, resource string, own bool) (*Policy, error) {

@@ -242,7 +242,8 @@ func (sh *shard) answer(x *waiter, a plan.Answer) {
 	sh.queue.Answer(x)
 }
 
-// takeBack returns what a take was debited, and the job that does, if one is needed. The queue must be locked.
+// takeBack gives back what a take was debited. It returns the job that does so, or nil if none is needed. The queue
+// must be locked.
 func (sh *shard) takeBack(x *waiter) *waiter {
 	if slices.ContainsFunc(x.answer.Amounts, nonzero) {
 		return sh.undo(x.answer.Undo())

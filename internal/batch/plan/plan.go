@@ -270,8 +270,8 @@ func (p *planner) room(j *Job) verdict {
 	return p.refuse(j, w.Now, it)
 }
 
-// judgedAt returns the time of the write that showed the last item; or, if its condition failed, the time of the write
-// before it, provided that the job had come by then.
+// judgedAt returns the time of our write that showed the last item; or, if its condition failed, the time of the last
+// write that the item shows, provided that the job had come by then.
 func (p *planner) judgedAt(j *Job) int64 {
 	if at := min(p.s.Last.At, p.w.Now); !p.s.Landed && at >= j.Came {
 		return at
@@ -399,7 +399,7 @@ func (p *planner) undo(j *Job) verdict {
 	return joins
 }
 
-// keep answers an undo of which nothing is left to return. It stays debited, except for the count.
+// keep answers an undo when nothing more can be given back. The debit stays, except that it is not counted as a take.
 func (p *planner) keep(j *Job) verdict {
 	if j.Counts {
 		p.s.Count(Counts{ID: j.Proof.Item.ID, Undone: 1})

@@ -22,12 +22,13 @@ var fields string
 
 var _ = api.Describe("serve", fields)
 
-// parts are the parts of a server, with their flags. Each is in a file of its own.
+// parts are the parts of a server, with their flags, described in fields.txt. A flag's name is its json tag, with
+// hyphens.
 type parts struct {
 	log      logFlags
 	decide   decideFlags
 	backstop backstopFlags
-	limit    limitFlags
+	limit    loadFlags
 	tls      tlsFlags
 	metrics  metricsFlags
 	notify   notifyFlags
@@ -58,8 +59,8 @@ type starter interface {
 	start(ctx context.Context, s *serving) error
 }
 
-// limitFlags bound the load that the server itself accepts.
-type limitFlags struct {
+// loadFlags bound the load that the server itself accepts.
+type loadFlags struct {
 	Connections int `json:"max_connections" range:"1.."`
 	Inflight    int `json:"max_inflight" range:"1.."`
 }
@@ -124,7 +125,7 @@ func (s *serving) end(n int) {
 
 // ServeCmd returns weir serve.
 func ServeCmd(a *kit.Run) *cobra.Command {
-	p := parts{limit: limitFlags{decide.DefaultConnections, decide.DefaultInflight}}
+	p := parts{limit: loadFlags{decide.DefaultConnections, decide.DefaultInflight}}
 	return kit.Func(a, kit.Spec{
 		Use: "serve", Short: "Serve decisions over HTTP and gRPC",
 		Long: `Serves decisions over HTTP and gRPC, and configuration over HTTP, until interrupted. It then

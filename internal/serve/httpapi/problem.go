@@ -77,7 +77,7 @@ var kinds = map[decide.Code]*kind{
 type problem struct {
 	kind          *kind
 	detail, field string
-	retryAfter    time.Duration // jitter is added
+	retryAfter    time.Duration // without the jitter that is added when it is sent
 	over          *weir.ExceededError
 	errors        manifest.Errors
 }
