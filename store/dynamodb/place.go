@@ -168,7 +168,7 @@ func (l *leg) elsewhere(ctx context.Context) bool {
 	if len(shards) == 1 || !l.possible() || l.contended() {
 		return false
 	}
-	refused := l.parts
+	refused := slices.Clone(l.parts) // l.parts may be placed anew, in the same space
 	if len(refused) > 1 {
 		_ = await(ctx, l.undo()) // so that their room is seen
 	} else {

@@ -40,6 +40,7 @@ func TestNewcomerThrottled(t *testing.T) {
 			s, _ := st.join()
 			st.want(s, true, of(b, l, 0))
 			st.split(s, b, n)
+			st.clock.Advance(time.Second) // until the millitoken of each new half has come
 			fresh, p := st.join(noGuard, func(c *dynamodb.Config) { c.MaxShards = 8 })
 			writes := p.hot(0)
 			if calls := st.spent(func() { st.want(fresh, true, of(b, l, 1)) }); calls != 2 || writes[0] != 1 || fresh.Shards(b) != n {
@@ -94,6 +95,7 @@ func TestShortAlone(t *testing.T) {
 		s := st.open()
 		st.want(s, true, of(b, l, 0))
 		st.split(s, b, 8)
+		st.clock.Advance(time.Minute) // until the millitoken of each new half has come
 		for range 400 {
 			st.take(s, of(b, l, 0)) // until it has seen all shards, and that it alone writes to them
 		}

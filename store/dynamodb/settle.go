@@ -52,13 +52,17 @@ func (y *settlement) undos(parts []part) (undos []part) {
 }
 
 // finish runs f to its end even if the caller leaves earlier: once the ID is claimed, no other call can finish the
-// settle.
+// settle. In an outage it gives up after a while, and what was to be returned stays debited.
 func (y *settlement) finish(
 	ctx context.Context, t *store.Settle, f func(context.Context, *settlement) error,
 ) error {
 	rest := *y // a caller that has left reads nothing that f changes
 	done := make(chan error, 1)
-	if !y.s.others.Go(func() { done <- f(context.WithoutCancel(ctx), &rest) }) {
+	if !y.s.others.Go(func() {
+		bounded, cancel := y.s.calls.Within(context.WithoutCancel(ctx))
+		defer cancel()
+		done <- f(bounded, &rest)
+	}) {
 		return store.ErrClosed
 	}
 	select {

@@ -207,7 +207,7 @@ func (sh *shard) Write(w *plan.Write, aboard []*waiter) (again []*waiter, pause 
 			sh.queue.Answer(x)
 		default:
 			sh.answer(x, a)
-			if x.job.Kind == plan.Take && x.Left() {
+			if x.job.Kind == plan.Take && x.Left() && x.allowed() {
 				sh.takeBack(x)
 			}
 		}

@@ -284,10 +284,15 @@ func (w *Write) debit(u *Update, p *Part) (fullAt int64) {
 	case p.Sum == 0 && p.Back > 0:
 		u.op(condExists, level)
 		u.op(addTo, level, -p.Back)
-	case p.Sum == 0 && p.Bound < 0: // it may be in debt
+	case p.Sum == 0 && p.Bound < 0 && (p.Has || p.Limit.Override): // it may be in debt
 		return w.Now
 	case p.Sum == 0:
-		u.op(condAbsentAtMost, level, clock.Add(reading, burst))
+		if p.Bound >= 0 {
+			u.op(condAbsentAtMost, level, clock.Add(reading, burst))
+		}
+		if !p.Has && !p.Limit.Override { // so that a process whose clock is behind does not begin it earlier
+			u.op(setOnce, level, reading)
+		}
 	case p.Form == Full && p.Has:
 		u.op(condBelow, level, reading)
 		u.op(setTo, level, reading+net)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -166,6 +167,11 @@ func (v *value) Set(text string) error {
 	if v.Type() == "string" {
 		v.late = append(v.late, text)
 		return nil
+	}
+	if v.Type() == "bool" { // as pflag reads them: 1, t, True …
+		if b, err := strconv.ParseBool(text); err == nil {
+			text = strconv.FormatBool(b)
+		}
 	}
 	if err := v.field.Set(v.q, text); err != nil {
 		return about("--"+v.flag.Name, &v.field, err)

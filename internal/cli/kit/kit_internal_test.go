@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/term"
 )
 
@@ -154,5 +156,20 @@ part: 0.25
 `
 	if d := cmp.Diff(want, got.String()); d != "" {
 		t.Error(d)
+	}
+}
+
+// TestSwitch checks that a switch takes what flags of Go take, so that WEIR_…=1 works, and nothing else.
+func TestSwitch(t *testing.T) {
+	t.Parallel()
+	type flags struct {
+		Keep bool `json:"keep"`
+	}
+	for text, want := range map[string]bool{"true": true, "1": true, "t": true, "True": true, "false": false, "0": false} {
+		f := flags{Keep: !want}
+		v := &value{field: api.FieldsOf(reflect.TypeFor[flags]())[0], q: &f}
+		if err := v.Set(text); err != nil || f.Keep != want {
+			t.Errorf("%q: %t, error %v", text, f.Keep, err)
+		}
 	}
 }

@@ -73,8 +73,7 @@ func (b *Books) Level(l *store.Limit, after store.State, now time.Time) error {
 	from := min(Reading(l, b.now), b.Early)
 	end := max(Reading(l, now), b.Late)
 	to := end
-	// A limit that was never debited may have no level: it begins at the clock of whoever debits it first.
-	if was != nil && was.Debited > 0 {
+	if was != nil {
 		from = max(from, was.Level)
 	}
 	if is != nil {
