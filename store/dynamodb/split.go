@@ -82,8 +82,9 @@ func (b *bucket) relayout(ctx context.Context, sh *shard, it *plan.Item) error {
 		case err != nil:
 			return err
 		case !root.Frozen:
-			if it != nil && sh.k > 0 && sh.k < root.Shards && it.Shards != root.Shards {
-				if it, err = b.read(ctx, sh.k); err == nil && it.Shards != root.Shards {
+			// A shard that is ahead of shard 0 belongs to a doubling that began since shard 0 was read.
+			if it != nil && sh.k > 0 && sh.k < root.Shards && it.Shards < root.Shards {
+				if it, err = b.read(ctx, sh.k); err == nil && it.Shards < root.Shards {
 					_, err = b.refill(ctx, sh.k, it, root)
 				}
 			}
@@ -170,7 +171,7 @@ func (b *bucket) double(ctx context.Context, root *plan.Item) error {
 func (b *bucket) freeze(ctx context.Context, k, n int, root *plan.Item) (*plan.Item, error) {
 	for {
 		it, err := b.write(ctx, k, plan.Freeze(plan.Place{K: k, N: n}, b.s.now()))
-		if err != nil || k == 0 || it.FrozenAs(n) || it.Shards == 2*n {
+		if err != nil || k == 0 || it.FrozenAs(n) || it.Shards > n { // others may be steps ahead
 			return it, err
 		}
 		if it, err = b.refill(ctx, k, it, root); err != nil || it.Shards == root.Shards && it.Frozen == root.Frozen {
