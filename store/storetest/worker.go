@@ -75,8 +75,14 @@ func (w *worker) take() error {
 	called := w.clock.Now()
 	out, err := w.store.Take(w.Context(), store.Take{Debits: debits})
 	w.decisions++
-	if err != nil || !out.Allowed {
+	if err != nil {
 		return err
+	}
+	if !out.Allowed {
+		if n > 1 && !w.h.Caps.AtomicTake {
+			w.mayStay(debits)
+		}
+		return nil
 	}
 	if err := leaveOut(debits, out); err != nil {
 		return err
@@ -99,6 +105,18 @@ func (w *worker) take() error {
 		w.held = append(w.held, debits[w.r.IntN(n)])
 	}
 	return nil
+}
+
+// mayStay counts debits of a refused take. Where several buckets take several steps, what another bucket refused stays
+// debited if others keep writing to the bucket.
+func (w *worker) mayStay(debits []store.Debit) {
+	for _, d := range debits {
+		for _, c := range d.Charges {
+			t := reckon.NewTally()
+			t.MaybeDebited = c.Amount
+			count(w.tallies, slot{d.Bucket, c.Limit}, t)
+		}
+	}
 }
 
 // leaveOut sets to 0 the charges that a take has left out, according to its levels.
