@@ -282,12 +282,14 @@ func (s *Store) append(ctx context.Context, page *store.BucketPage, entries []ta
 	return err
 }
 
+// atOnce is how many buckets are written at once.
+const atOnce = 32
+
 // Forget implements [store.Store].
 func (s *Store) Forget(ctx context.Context, buckets ...store.Bucket) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	const atOnce = 32
 	for some := range slices.Chunk(buckets, atOnce) {
 		if err := each(0, len(some), func(i int) error { return s.bucket(some[i]).forget(ctx) }); err != nil {
 			return err
@@ -382,6 +384,31 @@ func (m *measures) wrote(callers int, applied bool, err error) {
 		m.applied.Add(1)
 	default:
 		m.denied.Add(1)
+	}
+}
+
+// countOwed counts the takes that no write has counted. The queues must be closed.
+func (s *Store) countOwed() {
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.CallTimeout)
+	defer cancel()
+	s.buckets.mu.Lock()
+	defer s.buckets.mu.Unlock()
+	var owing []*shard
+	for b := range maps.Values(s.buckets.m) {
+		for _, sh := range b.all() {
+			if !sh.state.Owed.None() {
+				owing = append(owing, sh)
+			}
+		}
+	}
+	for some := range slices.Chunk(owing, atOnce) {
+		_ = each(0, len(some), func(i int) error {
+			sh := some[i]
+			in := s.input(sh.pk.Item(), sh.state.Owed.Write(sh.tick()))
+			sh.state.Owed = plan.Counts{}
+			_, err := s.cfg.Client.UpdateItem(ctx, in, table.Once...)
+			return err
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb"
 )
 
 // wantTakes checks how many takes a bucket has admitted since its birth, net of those that were undone.
@@ -88,6 +89,60 @@ func TestTakesUndone(t *testing.T) {
 			st.want(s, true, of(alice, l, 1))
 			st.wantTakes(alice, others+1)
 			st.wantTakes(bob, 1)
+		})
+	}
+}
+
+// TestTakesClosed checks that a store that is closed corrects the counts that no later write has corrected, in one
+// attempt each and nothing else, provided that the item is still the one on which the takes were made.
+func TestTakesClosed(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		prepare func(st *stage, s, other *dynamodb.Store, p *process)
+		calls   int
+		takes   int64
+	}{
+		"corrected": {func(*stage, *dynamodb.Store, *dynamodb.Store, *process) {}, 1, 0},
+		"nothing left": {func(st *stage, s, _ *dynamodb.Store, _ *process) {
+			st.want(s, true, of(bkt("alice"), per("rpm", 10, time.Hour, 10), 1))
+		}, 0, 1},
+		"split meanwhile": {func(st *stage, _, other *dynamodb.Store, _ *process) { st.split(other, bkt("alice"), 4) }, 1, 0},
+		"split by itself": {func(st *stage, s, _ *dynamodb.Store, _ *process) { st.split(s, bkt("alice"), 4) }, 1, 0},
+		"forgotten": {func(st *stage, _, other *dynamodb.Store, _ *process) {
+			st.must(other.Forget(st.Context(), bkt("alice")))
+			st.want(other, true, of(bkt("alice"), per("rpm", 10, time.Hour, 10), 1))
+		}, 1, 1},
+		"throttled": {func(_ *stage, _, _ *dynamodb.Store, p *process) { p.throttle(9, "") }, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := newStage(t)
+				s, p := st.join()
+				other := st.open(noGuard)
+				l, alice, bob := per("rpm", 10, time.Hour, 10), bkt("alice"), bkt("bob")
+				st.want(other, true, of(bob, l, 10))
+				st.want(s, false, of(alice, l, 0), of(bob, l, 1))
+				s.Flush()
+				st.wantTakes(alice, 1)
+				tt.prepare(st, s, other, p)
+				s.Flush()
+				calls := 0
+				throttle := p.before
+				p.before = func(op string, in any) error {
+					if calls++; throttle != nil {
+						return throttle(op, in)
+					}
+					return nil
+				}
+				for range 2 {
+					st.must(s.Close())
+				}
+				if calls != tt.calls {
+					t.Errorf("%d calls, want %d", calls, tt.calls)
+				}
+				st.wantTakes(alice, tt.takes)
+			})
 		})
 	}
 }

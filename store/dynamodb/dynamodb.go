@@ -166,12 +166,14 @@ func (s *Store) Skew() time.Duration { return s.calls.Skew.Offset() }
 
 func (s *Store) ready(ctx context.Context) error { return s.calls.Ready(ctx) }
 
-// Close implements [store.Store]. Pending returns are made first.
+// Close implements [store.Store]. Pending returns are made first. Takes that are still to be counted are counted in one
+// attempt, within Config.CallTimeout.
 func (s *Store) Close() error {
 	s.calls.Close()
 	s.others.Close()
 	s.returnSurpluses()
 	s.writes.Close()
+	s.countOwed()
 	return nil
 }
 

@@ -79,15 +79,27 @@ type Rules struct {
 
 // Counts are takes, admitted and undone, that no write of their own could count: takes that were served from what was
 // debited ahead, and undone takes of which nothing was left to return. They go with the next write that asserts the
-// birth of the item on which they were made. Those that still wait when the process ends are not counted.
+// birth of the item on which they were made.
 type Counts struct {
 	ID            uint64
 	Takes, Undone int64
 }
 
-// Count adds to what waits to be counted, if the item is still of that birth.
+// None reports whether there is nothing to count.
+func (n Counts) None() bool { return n.Takes == 0 && n.Undone == 0 }
+
+// Write returns a write of nothing but the counts.
+func (n Counts) Write(now int64) *Update {
+	u := new(Update)
+	u.op(condEqual, attrID, int64(n.ID))
+	u.count(n)
+	u.stamp(now)
+	return u
+}
+
+// Count adds to what waits to be counted, unless the item is known to be of another birth.
 func (s *State) Count(n Counts) {
-	if n.Takes == 0 && n.Undone == 0 || s.Last == nil || s.Last.ID != n.ID {
+	if n.None() || s.Last != nil && s.Last.ID != n.ID {
 		return
 	}
 	if s.Owed.ID != n.ID {

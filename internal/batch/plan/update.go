@@ -91,6 +91,16 @@ func (u *Update) stamp(now int64) {
 	u.op(addTo, attrWrites, 1)
 }
 
+// count counts takes.
+func (u *Update) count(n Counts) {
+	if n.Takes > 0 {
+		u.op(addTo, attrTakes, n.Takes)
+	}
+	if n.Undone > 0 {
+		u.op(addTo, attrUndone, n.Undone)
+	}
+}
+
 // List gives an item that has none of them the keys of the index that lists buckets.
 func (u *Update) List(index, sort string) {
 	u.opText(setOnce, attrIndex, index)

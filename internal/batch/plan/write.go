@@ -203,12 +203,7 @@ func (w *Write) Update(u *Update) {
 	default:
 		w.debiting(u)
 	}
-	if n := w.Counts.Takes + w.Owed.Takes; n > 0 {
-		u.op(addTo, attrTakes, n)
-	}
-	if n := w.Counts.Undone + w.Owed.Undone; n > 0 {
-		u.op(addTo, attrUndone, n)
-	}
+	u.count(Counts{Takes: w.Counts.Takes + w.Owed.Takes, Undone: w.Counts.Undone + w.Owed.Undone})
 	u.stamp(w.Now)
 }
 
