@@ -112,6 +112,30 @@ func TestDeclare(t *testing.T) {
 	}
 }
 
+// A second change of one record in one call was once reported as made, without being made.
+func TestDeclareTwice(t *testing.T) {
+	t.Parallel()
+	lim, ctx := limiterOn(t, memory.New(nil)), t.Context()
+	api, both := admin.Scope{Resource: "api"}, admin.Scope{Entity: "alice", Resource: "api"}
+	errs := admin.New(lim).Manifests.Declare(ctx, []admin.DeclaredChange{
+		{After: declaredLimits(api, "m", weir.PerHour("rph", 1))},
+		{After: declaredLimits(api, "m", weir.PerHour("rph", 2))},
+		{After: declaredLimits(both, "m", weir.PerHour("rph", 3))},
+		entityChange(admin.Declared{}, admin.Entity{ID: "alice"}),
+		entityChange(admin.Declared{}, admin.Entity{ID: "alice", Name: "Alice"}),
+	})
+	for i, err := range errs {
+		var config *weir.ConfigError
+		if twice := i == 1 || i == 4; errors.As(err, &config) != twice || !twice && err != nil {
+			t.Errorf("change %d: %v", i, err)
+		}
+	}
+	all := declarable(t, lim, 0)
+	if l := all["{ api}"].Limits; l.Limits[0].Amount != 1 || all["alice"].Entity.Name != "" || len(all) != 3 {
+		t.Errorf("%+v", all)
+	}
+}
+
 func entityChange(before admin.Declared, e admin.Entity) admin.DeclaredChange {
 	e.Managed = mark("m")
 	return admin.DeclaredChange{Before: before, After: admin.Declared{Entity: &e}}
@@ -133,14 +157,17 @@ func TestDeclareEntities(t *testing.T) {
 	}
 	all := declarable(t, lim, 0)
 	// A parent whose children stay cannot be removed; a cycle is refused; entities without children are removed.
+	cycle := entityChange(all["org"], admin.Entity{ID: "org", Parent: "e3"})
+	if err := admin.New(lim).Manifests.Declare(ctx, []admin.DeclaredChange{cycle})[0]; err == nil {
+		t.Error("a cycle was made")
+	}
 	errs := admin.New(lim).Manifests.Declare(ctx, []admin.DeclaredChange{
 		{Before: all["org"]},
 		{Before: all["e1"]},
 		{Before: all["e2"]},
-		entityChange(all["org"], admin.Entity{ID: "org", Parent: "e3"}),
 		entityChange(all["e4"], admin.Entity{ID: "e4", Parent: "e5"}),
 	})
-	if errs[0] == nil || errs[1] != nil || errs[2] != nil || errs[3] == nil || errs[4] != nil {
+	if errs[0] == nil || errs[1] != nil || errs[2] != nil || errs[3] != nil {
 		t.Errorf("%v", errs)
 	}
 	if !strings.Contains(fmt.Sprint(errs[0]), "has children that stay") {

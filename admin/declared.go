@@ -113,7 +113,7 @@ type DeclaredChange struct {
 
 // Declare makes many changes in few calls to the store. It returns one error per change, nil for those that were made;
 // it may make some changes and not others. Each change is audited like a single one, and buckets follow it at their
-// next debit.
+// next debit. A second change of one record is refused with a [*weir.ConfigError].
 //
 // A parent must exist: declare entities after their parents, in a later call, and remove them before their parents.
 // Removing an entity leaves its limits and buckets.
@@ -128,11 +128,18 @@ func (s *Manifests) Declare(ctx context.Context, changes []DeclaredChange) []err
 	errs := make([]error, len(changes))
 	d := &declaration{catalog: s.catalog, space: space, errs: errs, nodes: make(map[string]node)}
 	var leaving []leaver
+	first := make(map[store.Key]int, len(changes))
 	for i := range changes {
 		ch := &changes[i]
 		if errs[i] = ch.validate(); errs[i] != nil {
 			continue
 		}
+		k := ch.key(space)
+		if at, twice := first[k]; twice {
+			errs[i] = configErr("change", "is about the same record as change %d of this call", at)
+			continue
+		}
+		first[k] = i
 		switch {
 		case ch.After.Entity == nil && ch.Before.Entity != nil:
 			leaving = append(leaving, leaver{i, ch.node(space, ch.Before.Entity)})
@@ -170,6 +177,19 @@ func (ch *DeclaredChange) validate() error {
 		return a.Limits.Validate()
 	}
 	return nil
+}
+
+// key returns the key of the record that a valid change is about.
+func (ch *DeclaredChange) key(space string) store.Key {
+	for _, d := range []*Declared{&ch.Before, &ch.After} {
+		switch {
+		case d.Entity != nil:
+			return record.EntityKey(space, d.Entity.ID)
+		case d.Limits != nil:
+			return d.Limits.Scope.key(space)
+		}
+	}
+	return store.Key{}
 }
 
 // moves reports whether an existing entity gets another parent, which may take several steps.
