@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/policy"
@@ -142,9 +143,7 @@ const maxLeavers = store.MaxWrites / 2
 // remove removes entities like [Entities.Delete] does: it marks them first, so that no child can be added, and then
 // looks for children that were added before.
 func (d *declaration) remove(ctx context.Context, all []leaver) {
-	for len(all) > 0 {
-		some := all[:min(len(all), maxLeavers)]
-		all = all[len(some):]
+	for some := range slices.Chunk(all, maxLeavers) {
 		some = d.each(ctx, some, func(n *node) (store.Write, *record.Event) {
 			if n.rec.Deleting {
 				return n.check(), nil
@@ -182,8 +181,7 @@ func (d *declaration) each(
 	ctx context.Context, some []leaver, write func(*node) (store.Write, *record.Event),
 ) []leaver {
 	for len(some) > 0 {
-		next := make([]leaver, len(some))
-		copy(next, some)
+		next := slices.Clone(some)
 		var writes []store.Write
 		var events []record.Event
 		for i := range next {

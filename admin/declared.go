@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -134,7 +135,7 @@ func (s *Manifests) Declare(ctx context.Context, changes []DeclaredChange) []err
 		if errs[i] = ch.validate(); errs[i] != nil {
 			continue
 		}
-		k := ch.key(space)
+		k := cmp.Or(ch.After.key(space), ch.Before.key(space))
 		if at, twice := first[k]; twice {
 			errs[i] = configErr("change", "is about the same record as change %d of this call", at)
 			continue
@@ -156,13 +157,10 @@ func (s *Manifests) Declare(ctx context.Context, changes []DeclaredChange) []err
 
 func (ch *DeclaredChange) validate() error {
 	b, a := &ch.Before, &ch.After
+	was, is, none := b.key(""), a.key(""), store.Key{}
 	switch {
-	case b.Entity == nil && b.Limits == nil && a.Entity == nil && a.Limits == nil,
-		a.Entity != nil && a.Limits != nil, b.Entity != nil && b.Limits != nil,
-		a.Entity != nil && b.Limits != nil, a.Limits != nil && b.Entity != nil,
-		a.Entity != nil && b.Entity != nil && a.Entity.ID != b.Entity.ID,
-		a.Limits != nil && b.Limits != nil && a.Limits.Scope != b.Limits.Scope,
-		(b.Version == 0) != (b.Entity == nil && b.Limits == nil):
+	case was == none && is == none, was != none && is != none && was != is, (b.Version == 0) != (was == none),
+		b.Entity != nil && b.Limits != nil, a.Entity != nil && a.Limits != nil:
 		return configErr("change", "must be about exactly one record")
 	}
 	if m := a.Managed(); m != nil {
@@ -179,15 +177,13 @@ func (ch *DeclaredChange) validate() error {
 	return nil
 }
 
-// key returns the key of the record that a valid change is about.
-func (ch *DeclaredChange) key(space string) store.Key {
-	for _, d := range []*Declared{&ch.Before, &ch.After} {
-		switch {
-		case d.Entity != nil:
-			return record.EntityKey(space, d.Entity.ID)
-		case d.Limits != nil:
-			return d.Limits.Scope.key(space)
-		}
+// key returns the key of the record in a namespace; the zero key if there is none.
+func (d *Declared) key(space string) store.Key {
+	switch {
+	case d.Entity != nil:
+		return record.EntityKey(space, d.Entity.ID)
+	case d.Limits != nil:
+		return d.Limits.Scope.key(space)
 	}
 	return store.Key{}
 }
