@@ -126,18 +126,17 @@ func (s *Manifests) Declare(ctx context.Context, changes []DeclaredChange) []err
 	if err != nil {
 		return slices.Repeat([]error{err}, len(changes))
 	}
-	errs := make([]error, len(changes))
-	d := &declaration{catalog: s.catalog, space: space, errs: errs, nodes: make(map[string]node)}
+	d := &declaration{catalog: s.catalog, space: space, errs: make([]error, len(changes)), nodes: make(map[string]node)}
 	var leaving []leaver
 	first := make(map[store.Key]int, len(changes))
 	for i := range changes {
 		ch := &changes[i]
-		if errs[i] = ch.validate(); errs[i] != nil {
+		if d.errs[i] = ch.validate(); d.errs[i] != nil {
 			continue
 		}
 		k := cmp.Or(ch.After.key(space), ch.Before.key(space))
 		if at, twice := first[k]; twice {
-			errs[i] = configErr("change", "is about the same record as change %d of this call", at)
+			d.errs[i] = configErr("change", "is about the same record as change %d of this call", at)
 			continue
 		}
 		first[k] = i
@@ -152,7 +151,7 @@ func (s *Manifests) Declare(ctx context.Context, changes []DeclaredChange) []err
 	}
 	d.flush(ctx)
 	d.remove(ctx, leaving)
-	return errs
+	return d.errs
 }
 
 func (ch *DeclaredChange) validate() error {
@@ -198,10 +197,9 @@ func (ch *DeclaredChange) moves() bool {
 func (ch *DeclaredChange) node(space string, e *Entity) node {
 	n := node{key: record.EntityKey(space, e.ID), version: ch.Before.Version}
 	n.set(e)
+	n.rec.Created = record.Stamp()
 	if b := ch.Before.Entity; b != nil && !b.Created.IsZero() {
 		n.rec.Created = b.Created
-	} else {
-		n.rec.Created = record.Stamp()
 	}
 	return n
 }
