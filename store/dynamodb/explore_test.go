@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
-	"github.com/weirlimits/weir/store/storetest"
+	"github.com/weirlimits/weir/store/storetest/interleave"
 )
 
 // play is a stage on which each script has its own process. The scripts yield before every write.
@@ -92,14 +92,14 @@ func explore(t *testing.T, change func(*dynamodb.Config), setup func(y *play), c
 			}
 			return y
 		}
-		var parts []storetest.Script[*play]
+		var parts []interleave.Script[*play]
 		for i, script := range scripts {
 			parts = append(parts, func(y *play, _ func()) {
 				script(y, i)
 				y.s[i].Flush()
 			})
 		}
-		storetest.Explore(t, fresh, parts, func(y *play) error {
+		interleave.Explore(t, fresh, parts, func(y *play) error {
 			if err := y.close(); err != nil {
 				return err
 			}

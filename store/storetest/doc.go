@@ -16,5 +16,6 @@
 // The suite computes the expected decisions on its own, in math/big, never with the arithmetic that the drivers use. A
 // full bucket carries no information, so no test depends on whether a store still remembers it.
 //
-// [Explore] runs small protocols through every interleaving of their steps. Drivers' own tests can use it too.
+// Package interleave, which drivers' own tests can use too, runs small protocols through every interleaving of their
+// steps. Package reckon is the reference that expected answers come from.
 package storetest

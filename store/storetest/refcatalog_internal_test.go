@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -147,7 +148,9 @@ func (s *reference) List(ctx context.Context, q store.Query) (page store.Page, e
 			all = append(all, r)
 		}
 	}
-	order := byID
+	order := func(a, b store.Record) int {
+		return cmp.Or(cmp.Compare(a.Key.ID, b.Key.ID), cmp.Compare(a.Key.Sub, b.Key.Sub))
+	}
 	if s.has("orders ids run together") {
 		order = func(a, b store.Record) int { return strings.Compare(a.Key.ID+"/"+a.Key.Sub, b.Key.ID+"/"+b.Key.Sub) }
 	}

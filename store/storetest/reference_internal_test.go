@@ -428,7 +428,11 @@ func (s *reference) Buckets(ctx context.Context, q store.BucketQuery) (page stor
 			all = append(all, b)
 		}
 	}
-	slices.SortFunc(all, func(a, b *refBucket) int { return byEntity(a.key, b.key) })
+	slices.SortFunc(all, func(a, b *refBucket) int {
+		return func(a, b store.Bucket) int {
+			return cmp.Or(cmp.Compare(a.Entity, b.Entity), cmp.Compare(a.Resource, b.Resource))
+		}(a.key, b.key)
+	})
 	after, err := decode(q.After, fmt.Sprintf("%q", q.Namespace))
 	if err != nil {
 		return page, err

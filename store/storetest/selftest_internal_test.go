@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/storetest/internal/env"
 )
 
 // White-box: failures cannot be shown through Run.
@@ -64,11 +64,11 @@ var flaws = map[string][]string{
 	"nothing is free in debt":            {"take/nothing of a limit in debt", "vectors/15 held back by what it owes", "invariants/I4 time never runs backwards"},
 	"force asks":                         {"take/forced"},
 	"forces though refused":              {"take/forced beside a refusal", "invariants/I2 never lose"},
-	"a shadow refuses":                   {"shadow/does not fit", "shadow/never in debt", "shadow/as the model says"},
-	"a shadow is forced":                 {"shadow/does not fit", "shadow/never in debt", "shadow/counters", "shadow/then enforced", "shadow/at once", "shadow/as the model says"},
+	"a shadow refuses":                   {"shadow/does not fit", "shadow/never in debt", "invariants/I2 with shadow charges"},
+	"a shadow is forced":                 {"shadow/does not fit", "shadow/never in debt", "shadow/counters", "shadow/then enforced", "shadow/at once", "invariants/I2 with shadow charges"},
 	"a shadow says nothing":              {"shadow/does not fit", "shadow/larger than the burst", "shadow/several buckets", "shadow/overrides"},
-	"a shadow counts nothing":            {"shadow/fits", "shadow/several of a bucket", "shadow/as the model says"},
-	"a shadow is charged though refused": {"shadow/beside a refusal", "shadow/as the model says"},
+	"a shadow counts nothing":            {"shadow/fits", "shadow/several of a bucket", "invariants/I2 with shadow charges"},
+	"a shadow is charged though refused": {"shadow/beside a refusal", "invariants/I2 with shadow charges"},
 	"any shadow":                         {"shadow/mistakes"},
 	"flags one refusal":                  {"take/levels of every refusal", "invariants/I2 never lose"},
 	"sorts levels":                       {"take/levels"},
@@ -119,10 +119,10 @@ var flaws = map[string][]string{
 // TestFlaws shows that a store that breaks the contract does not pass.
 func TestFlaws(t *testing.T) {
 	t.Parallel()
-	scenarios := map[string]scenario{}
+	scenarios := map[string]env.Scenario{}
 	for _, su := range suites() {
-		for _, sc := range su.scenarios {
-			scenarios[su.name+"/"+sc.name] = sc
+		for _, sc := range su.Scenarios {
+			scenarios[su.Name+"/"+sc.Name] = sc
 		}
 	}
 	for flaw, names := range flaws {
@@ -133,7 +133,7 @@ func TestFlaws(t *testing.T) {
 				if !ok {
 					t.Fatalf("no scenario %q", name)
 				}
-				if !fails(t, func(tb testing.TB) { sc.run(tb, refHarness(flaw)) }) {
+				if !fails(t, func(tb testing.TB) { sc.Run(tb, refHarness(flaw)) }) {
 					t.Errorf("%q does not notice", name)
 				}
 			}
@@ -154,90 +154,6 @@ func TestTortureFlaws(t *testing.T) {
 				t.Error("torture does not notice")
 			}
 		})
-	}
-}
-
-func TestExplore(t *testing.T) {
-	t.Parallel()
-	type counter struct{ n int }
-	fresh := func(func()) *counter { return &counter{} }
-	torn := func(c *counter, yield func()) { // reads, then writes
-		n := c.n
-		yield()
-		c.n = n + 1
-	}
-	whole := func(c *counter, yield func()) {
-		yield()
-		c.n++
-	}
-	both := func(c *counter) error {
-		if c.n != 2 {
-			return fmt.Errorf("counted %d", c.n)
-		}
-		return nil
-	}
-	if runs, err := explore(fresh, []Script[*counter]{whole, whole}, both); err != nil || runs != 6 {
-		t.Errorf("%d interleavings, error %v, want 6 and none", runs, err)
-	}
-	if _, err := explore(fresh, []Script[*counter]{torn, torn}, both); err == nil || !strings.Contains(err.Error(), "order 0 1") {
-		t.Errorf("error %v, want a lost update in the order 0 1", err)
-	}
-	// One of three scripts ends at once, and one panics.
-	bad := func(*counter, func()) { panic("boom") }
-	if _, err := explore(fresh, []Script[*counter]{torn, bad, func(*counter, func()) {}}, both); err == nil || !strings.Contains(err.Error(), "boom") {
-		t.Errorf("error %v, want the panic", err)
-	}
-	// The subject may yield on behalf of the running script, even from another goroutine.
-	type engine struct {
-		counter
-
-		call func(func())
-	}
-	calls := func(yield func()) *engine {
-		return &engine{call: func(f func()) {
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				f()
-				yield()
-			}()
-			<-done
-		}}
-	}
-	update := func(e *engine, _ func()) {
-		n := 0
-		e.call(func() { n = e.n })
-		e.call(func() { e.n = n + 1 })
-	}
-	_, err := explore(calls, []Script[*engine]{update, update}, func(e *engine) error { return both(&e.counter) })
-	if err == nil {
-		t.Error("the lost update between two calls was not found")
-	}
-}
-
-func TestCheckI1(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		events []event
-		burst  int64
-		ok     bool
-	}{
-		"nothing":                    {nil, 1, true},
-		"a burst":                    {[]event{{debited: 10}}, 10, true},
-		"more than a burst":          {[]event{{debited: 11}}, 10, false},
-		"a burst in two":             {[]event{{debited: 5}, {debited: 5}}, 10, true},
-		"one more":                   {[]event{{debited: 5}, {debited: 6}}, 10, false},
-		"one more, issued":           {[]event{{debited: 5}, {debited: 6, clock: 1}}, 10, true},
-		"two bursts after an idling": {[]event{{debited: 10, clock: 100}, {debited: 10, clock: 109}}, 10, false},
-		"not from the start":         {[]event{{debited: 1}, {debited: 10, clock: 100}, {debited: 1, clock: 100}}, 10, false},
-		"given back":                 {[]event{{debited: 10}, {returned: 4}, {debited: 4}}, 10, true},
-		"given back too late":        {[]event{{debited: 10}, {debited: 4}, {returned: 4}}, 10, false},
-		"given back before":          {[]event{{returned: 4}, {debited: 14}}, 10, false},
-		"time ran back":              {[]event{{debited: 5, clock: 9}, {debited: 5, clock: 8}}, 10, false},
-	} {
-		if err := checkI1(tt.events, tt.burst); (err == nil) != tt.ok {
-			t.Errorf("%s: error %v", name, err)
-		}
 	}
 }
 

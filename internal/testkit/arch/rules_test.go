@@ -17,7 +17,7 @@ var (
 	sync      = "golang.org/x/sync/..."
 	durable   = []string{"store/disk", "store/dynamodb", "store/redis"}
 	byName    = []string{"text/template", "html/template", "net/rpc", "github.com/google/go-cmp/..."}
-	testOnly  = []string{"pgregory.net/rapid/...", "github.com/google/go-cmp/...", "go.uber.org/goleak/...", "github.com/rogpeppe/go-internal/...", "github.com/alicebob/miniredis/...", "store/storetest", kit}
+	testOnly  = []string{"pgregory.net/rapid/...", "github.com/google/go-cmp/...", "go.uber.org/goleak/...", "github.com/rogpeppe/go-internal/...", "github.com/alicebob/miniredis/...", "store/storetest", "store/storetest/interleave", "store/storetest/internal/...", kit}
 	standard  = []string{"text/template", "testing"}
 	grpcTypes = []string{sync, "google.golang.org/grpc/...", "google.golang.org/protobuf/...", "google.golang.org/genproto/googleapis/rpc/...", "golang.org/x/net/...", "golang.org/x/sys/...", "golang.org/x/text/..."}
 	awsModule = []string{sync, "github.com/aws/aws-sdk-go-v2/...", "github.com/aws/smithy-go/...", "golang.org/x/sys/..."}

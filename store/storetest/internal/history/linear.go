@@ -1,0 +1,190 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/weirlimits/weir/store"
+	. "github.com/weirlimits/weir/store/storetest/internal/env"
+	"github.com/weirlimits/weir/store/storetest/reckon"
+)
+
+// The history of concurrent callers is linearizable if the calls can be put into one order in which the model gives the
+// same answers and no call precedes one that had returned before it began. A store's answers are rich: they show levels
+// and the time. So few orders are possible, and few errors escape.
+func linearScenarios() []Scenario {
+	hand := Caps{HandClock: true}
+	both := Caps{HandClock: true, AtomicTake: true}
+	return []Scenario{
+		{Name: "one bucket", Need: hand, Run: OnStore(func(e *Env) { linear(e, 1, 1) })},
+		{Name: "one bucket from two clients", Need: hand, Peer: true, Run: OnStore(func(e *Env) {
+			linear(e, 1, 1, e.Peer().Store)
+		})},
+		{Name: "buckets one by one", Need: hand, Run: OnStore(func(e *Env) { linear(e, 3, 1) })},
+		{Name: "two buckets", Need: both, Run: OnStore(func(e *Env) { linear(e, 2, 2) })},
+		{Name: "three buckets", Need: both, Run: OnStore(func(e *Env) { linear(e, 3, 3) })},
+	}
+}
+
+const (
+	linearClients = 4
+	linearCalls   = 12
+)
+
+// linearLimits are the limits of every bucket.
+var linearLimits = reckon.Order{
+	{Name: "rpm", Amount: 60_000, Period: time.Minute, Burst: 10_000},
+	{Name: "tpm", Amount: 700_001, Period: time.Minute, Burst: 100_000},
+}
+
+// linear lets a few clients work on a few buckets at once, and then searches for an order that explains the answers.
+func linear(e *Env, buckets, legs int, peers ...store.Store) {
+	e.Helper()
+	clients := append([]store.Store{e.Store}, peers...)
+	for round := range e.Some(40) {
+		ops := observe(e, clients, fmt.Sprint("round-", round), buckets, legs, uint64(round))
+		if e.Failed() {
+			return
+		}
+		if err := checkLinear(ops, e.Outer.ArtifactDir); err != nil {
+			e.Fatalf("round %d: %v", round, err)
+		}
+	}
+}
+
+func observe(e *Env, clients []store.Store, namespace string, buckets, legs int, seed uint64) []porcupine.Operation {
+	names := make([]store.Bucket, buckets)
+	for i := range names {
+		names[i] = store.Bucket{Namespace: namespace, Entity: fmt.Sprint("entity-", buckets-i), Resource: "api"}
+	}
+	var (
+		mu    sync.Mutex
+		ops   []porcupine.Operation
+		order atomic.Int64 // orders calls and returns more precisely than a clock
+	)
+	e.Each(linearClients, func(i int) {
+		r := rand.New(rand.NewPCG(seed, uint64(i)))
+		var seen reckon.Levels // what this caller last saw available: a call at the edge is worth ten at random
+		for range linearCalls {
+			if r.IntN(3) == 0 {
+				e.Clock.Advance(time.Duration(r.Int64N(int64(300 * time.Millisecond))))
+			}
+			in := drawCall(r, &seen, buckets, legs)
+			earliest := e.Clock.Now()
+			called := order.Add(1)
+			out, err := ask(e, clients[i%len(clients)], names, in)
+			returned := order.Add(1)
+			if latest := e.Clock.Now(); err == nil && (out.At.Before(earliest) || out.At.After(latest)) {
+				err = fmt.Errorf("decided at %v, called at %v and answered at %v", out.At, earliest, latest)
+			}
+			if err != nil {
+				e.Errorf("%v: %v", in, err)
+				return
+			}
+			look(in, out, &seen)
+			mu.Lock()
+			ops = append(ops, porcupine.Operation{ClientId: i, Input: in, Call: called, Output: out, Return: returned})
+			mu.Unlock()
+		}
+	})
+	return ops
+}
+
+func drawCall(r *rand.Rand, seen *reckon.Levels, buckets, legs int) reckon.Call {
+	kind := r.IntN(8)
+	if kind == 0 {
+		return reckon.Call{Peek: r.IntN(buckets)}
+	}
+	var debits []reckon.Debit
+	for _, b := range r.Perm(buckets)[:1+r.IntN(legs)] {
+		d := reckon.Debit{Bucket: b}
+		for i, l := range linearLimits {
+			d.Amounts[i] = r.Int64N(l.Burst / 2)
+			switch r.IntN(6) {
+			case 0:
+				d.Amounts[i] = 0
+			case 1, 2:
+				d.Amounts[i] = max(0, seen[b][i]+r.Int64N(2))
+			}
+			if kind <= 2 && r.IntN(4) > 0 {
+				d.Amounts[i] = -d.Amounts[i]
+			}
+			d.Force[i] = kind > 2 && r.IntN(10) == 0
+		}
+		debits = append(debits, d)
+	}
+	if kind <= 2 {
+		return reckon.Call{Settle: debits}
+	}
+	return reckon.Call{Take: debits}
+}
+
+// look records the available amounts that the answer to a take shows.
+func look(c reckon.Call, a reckon.Answer, seen *reckon.Levels) {
+	for j, d := range c.Take {
+		for i := range linearLimits {
+			if k := j*len(linearLimits) + i; k < len(a.Levels) {
+				seen[d.Bucket][i] = reckon.Room(a.Levels[k].Limit, a.Levels[k].Level, a.At)
+			}
+		}
+	}
+}
+
+// ask makes the call.
+func ask(e *Env, s store.Store, names []store.Bucket, c reckon.Call) (reckon.Answer, error) {
+	debits := func(in []reckon.Debit) (out []store.Debit) {
+		for _, d := range in {
+			sd := Debit(names[d.Bucket])
+			for i, l := range linearLimits {
+				sd.Charges = append(sd.Charges, store.Charge{Limit: l, Amount: d.Amounts[i], Force: d.Force[i]})
+			}
+			out = append(out, sd)
+		}
+		return out
+	}
+	switch {
+	case c.Take != nil:
+		out, err := s.Take(e.Context(), store.Take{Debits: debits(c.Take)})
+		return reckon.Answer{Allowed: out.Allowed, At: out.At, Levels: out.Levels}, err
+	case c.Settle != nil:
+		out, err := s.Settle(e.Context(), store.Settle{Debits: debits(c.Settle)})
+		return reckon.Answer{Allowed: out.Allowed, At: out.At}, err
+	default:
+		snap, err := s.Peek(e.Context(), names[c.Peek])
+		a := reckon.Answer{At: snap.At}
+		if err != nil {
+			return a, err
+		}
+		for _, l := range linearLimits {
+			lv := store.Level{Limit: l, Level: reckon.Never}
+			if m := reckon.Find(snap.States[0], l); m != nil {
+				lv.Level = m.Level
+			}
+			a.Levels = append(a.Levels, lv)
+		}
+		return a, nil
+	}
+}
+
+// checkLinear returns an error if no order explains the answers, and then writes a visualization to dir.
+func checkLinear(ops []porcupine.Operation, dir func() string) error {
+	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	model := linearLimits.Model()
+	result, info := porcupine.CheckOperationsVerbose(model, ops, 20*time.Second)
+	if result != porcupine.Illegal {
+		return nil // if the search times out, many orders were possible; other rounds decide
+	}
+	path := filepath.Join(dir(), "history.html")
+	if err := porcupine.VisualizePath(model, info, path); err != nil {
+		path = err.Error()
+	}
+	return fmt.Errorf("the answers are in no order that the model could give; see %s", path)
+}

@@ -1,0 +1,18 @@
+// Package history tests a store over sequences of calls, of one caller and of many: the invariants, agreement with an
+// exact model, linearizability, and small protocols in every interleaving.
+package history
+
+import (
+	. "github.com/weirlimits/weir/store/storetest/internal/env"
+)
+
+// Suites returns the suites of this package.
+func Suites() []Suite {
+	return []Suite{
+		{Name: "invariants", Scenarios: invariantScenarios()},
+		{Name: "time", Scenarios: timeScenarios()},
+		{Name: "concurrency", Scenarios: concurrencyScenarios()},
+		{Name: "linear", Scenarios: linearScenarios()},
+		{Name: "protocols", Scenarios: protocolScenarios()},
+	}
+}
