@@ -14,6 +14,7 @@ import (
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/lab/load"
+	"github.com/weirlimits/weir/internal/lab/traffic"
 )
 
 // LoadCmd returns the command weir load.
@@ -110,9 +111,9 @@ func (s *loadSource) measures() func() map[string]float64 {
 	return nil
 }
 
-func (s *loadSource) setUp(ctx context.Context, p *load.Plan, namespace string) error {
+func (s *loadSource) setUp(ctx context.Context, p *traffic.Plan, namespace string) error {
 	if s.lim != nil {
-		return p.SetUp(ctx, s.lim, namespace)
+		return load.SetUp(ctx, p, s.lim, namespace)
 	}
 	return s.http.SetUp(ctx, p, namespace)
 }
@@ -125,9 +126,9 @@ func (s *loadSource) tearDown(ctx context.Context, namespace string) error {
 }
 
 // loadFile returns the scenario in a file or, without a file, the built-in one with the given name.
-func loadFile(name, file string) (*load.Scenario, error) {
+func loadFile(name, file string) (*traffic.Scenario, error) {
 	if file == "" {
-		sc, err := load.Named(name)
+		sc, err := traffic.Named(name)
 		if err != nil {
 			return nil, kit.Usage(err)
 		}
@@ -137,7 +138,7 @@ func loadFile(name, file string) (*load.Scenario, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the scenario: %w", err)
 	}
-	sc, err := load.Decode(name, text)
+	sc, err := traffic.Decode(name, text)
 	if err != nil {
 		return nil, kit.Usage(err)
 	}
@@ -146,7 +147,7 @@ func loadFile(name, file string) (*load.Scenario, error) {
 
 // loadListed is a scenario as listed, with its rate.
 type loadListed struct {
-	*load.Scenario
+	*traffic.Scenario
 	rate string
 }
 
@@ -175,13 +176,13 @@ func loadListCmd(a *kit.Run) *cobra.Command {
 				return a.Print(sc, func() { a.Out.Printf("%s", sc.Text()) })
 			}
 			all := []loadListed{}
-			for _, name := range load.Names() {
-				sc, err := load.Named(name)
+			for _, name := range traffic.Names() {
+				sc, err := traffic.Named(name)
 				if err != nil {
 					return err
 				}
 				l := loadListed{Scenario: sc}
-				if p, err := load.NewPlan(sc, load.Settings{}); err == nil && p.Calls() > 0 {
+				if p, err := traffic.NewPlan(sc, traffic.Settings{}); err == nil && p.Calls() > 0 {
 					l.rate = fmt.Sprintf("%.0f", float64(p.Calls())/time.Duration(sc.For).Seconds())
 				}
 				all = append(all, l)
@@ -211,7 +212,7 @@ func loadReportCmd(a *kit.Run) *cobra.Command {
 			if err := writePage(q.Page, run, nil); err != nil {
 				return err
 			}
-			return a.Print(run, func() { printLoad(a, run) })
+			return a.Print(run, func() { Show(a, run.Document()) })
 		}
 		other, err := load.ReadReport(q.Other)
 		if err != nil {
@@ -221,7 +222,7 @@ func loadReportCmd(a *kit.Run) *cobra.Command {
 			return err
 		}
 		c := load.Compare(run, other)
-		return a.Print(c, func() { printComparison(a, c) })
+		return a.Print(c, func() { Show(a, c.Document()) })
 	})
 }
 
@@ -229,7 +230,7 @@ func writePage(file string, x, y *load.Report) error {
 	if file == "" {
 		return nil
 	}
-	if err := os.WriteFile(file, load.HTML(x, y), 0o600); err != nil {
+	if err := os.WriteFile(file, load.Page(x, y), 0o600); err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}
 	return nil

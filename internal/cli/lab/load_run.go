@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/lab/load"
+	"github.com/weirlimits/weir/internal/lab/traffic"
 )
 
 // loadRun describes a run.
@@ -38,10 +39,10 @@ type loadRun struct {
 type loadSettings struct {
 	For     time.Duration  `json:"for" range:"0s.."`
 	WarmUp  *time.Duration `json:"warm_up"`
-	Loop    load.Loop      `json:"loop"`
+	Loop    traffic.Loop   `json:"loop"`
 	Rate    float64        `json:"rate" range:"0.."`
 	Users   int            `json:"users" range:"0.."`
-	Wait    *load.Range    `json:"wait"`
+	Wait    *traffic.Range `json:"wait"`
 	Shape   string         `json:"shape"`
 	Seed    uint64         `json:"seed" default:"1"`
 	Callers int            `json:"callers" default:"4096"`
@@ -85,10 +86,10 @@ others on the machine can see the command line.`,
 }
 
 // settings returns what the flags override in the scenario.
-func (q *loadRun) settings() load.Settings {
-	return load.Settings{
-		Loop: q.Loop, Rate: q.Rate, Users: q.Users, Shape: q.Shape, For: load.Span(q.For),
-		WarmUp: (*load.Span)(q.WarmUp), Wait: q.Wait, Seed: q.Seed, Callers: q.Callers,
+func (q *loadRun) settings() traffic.Settings {
+	return traffic.Settings{
+		Loop: q.Loop, Rate: q.Rate, Users: q.Users, Shape: q.Shape, For: traffic.Span(q.For),
+		WarmUp: (*traffic.Span)(q.WarmUp), Wait: q.Wait, Seed: q.Seed, Callers: q.Callers,
 	}
 }
 
@@ -98,7 +99,7 @@ func runLoad(ctx context.Context, a *kit.Run, q *loadRun) (err error) {
 		return err
 	}
 	set := q.settings()
-	p, err := load.NewPlan(sc, set)
+	p, err := traffic.NewPlan(sc, set)
 	if err != nil {
 		return kit.Usage(err)
 	}
@@ -136,12 +137,12 @@ func runLoad(ctx context.Context, a *kit.Run, q *loadRun) (err error) {
 	if err != nil {
 		return fmt.Errorf("load %s: %w", q.Scenario, err)
 	}
-	r := p.Report(t)
+	r := load.NewReport(p, t)
 	r.Target, r.Started, r.Workers = source.name, started.UTC().Truncate(time.Millisecond), len(q.Workers)
 	if err := q.write(r); err != nil {
 		return err
 	}
-	if err := a.Print(r, func() { printLoad(a, r) }); err != nil {
+	if err := a.Print(r, func() { Show(a, r.Document()) }); err != nil {
 		return err
 	}
 	if r.Calls > 0 && r.Failed >= r.Calls {
@@ -152,7 +153,7 @@ func runLoad(ctx context.Context, a *kit.Run, q *loadRun) (err error) {
 
 // runHere runs a whole plan in this process.
 func runHere(
-	ctx context.Context, p *load.Plan, source *loadSource, namespace string, tell func(*load.Tally),
+	ctx context.Context, p *traffic.Plan, source *loadSource, namespace string, tell func(*load.Tally),
 ) (_ *load.Tally, err error) {
 	target, end, err := source.target(namespace)
 	if err != nil {

@@ -3,28 +3,28 @@ package lab
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/term"
 	"github.com/weirlimits/weir/internal/lab/load"
+	"github.com/weirlimits/weir/internal/lab/report"
+	"github.com/weirlimits/weir/internal/lab/traffic"
 )
 
 // loadView shows the progress of a run: in place on a terminal, as occasional lines in a pipe, and not at all as JSON
 // or YAML.
 type loadView struct {
 	*kit.Run
-	plan   *load.Plan
+	plan   *traffic.Plan
 	target string
 	live   *term.Live
 	next   time.Duration // when the next line is due
 	lines  int
 }
 
-func newLoadView(a *kit.Run, p *load.Plan, target string) *loadView {
+func newLoadView(a *kit.Run, p *traffic.Plan, target string) *loadView {
 	return &loadView{Run: a, plan: p, target: target}
 }
 
@@ -65,7 +65,7 @@ func (v *loadView) tell(t *load.Tally) {
 	if v.Output != "table" {
 		return
 	}
-	r := v.plan.Report(t)
+	r := load.NewReport(v.plan, t)
 	r.Target = v.target
 	if v.live != nil {
 		v.live.Draw(v.picture(r))
@@ -93,7 +93,8 @@ func (v *loadView) row(r *load.Report) []string {
 		late = ms(r.Late.P99)
 	}
 	return []string{
-		fmt.Sprintf("%.0fs", r.Elapsed), fmt.Sprintf("%.0f", float64(in.Calls)/r.Width), shareOf(in.Refused, in.Calls),
+		fmt.Sprintf("%.0fs", r.Elapsed), fmt.Sprintf("%.0f", float64(in.Calls)/r.Width),
+		fmt.Sprintf("%.1f %%", report.Part(in.Refused, in.Calls)),
 		v.Out.Count(int64(in.Failed)),
 		ms(in.P50), ms(in.P99), late, each(r, "calls"), each(r, "wcu"),
 	}
@@ -107,10 +108,6 @@ func each(r *load.Report, name string) string {
 }
 
 func ms(x float64) string { return fmt.Sprintf("%.3f", x) }
-
-func shareOf(n, all uint64) string {
-	return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(max(1, all)))
-}
 
 func (v *loadView) picture(r *load.Report) []string {
 	width, _ := v.live.Size()
@@ -140,73 +137,3 @@ func (v *loadView) picture(r *load.Report) []string {
 	}
 	return lines
 }
-
-func printLoad(a *kit.Run, r *load.Report) {
-	pairs := []string{"run", r.Headline(), "calls", fmt.Sprintf("%s, %.0f per second", a.Out.Count(int64(r.Calls)),
-		r.Rate)}
-	if r.Due > 0 {
-		pairs = append(pairs, "due", a.Out.Count(int64(r.Due)))
-	}
-	pairs = append(pairs, "refused", fmt.Sprintf("%s (%s)", a.Out.Count(int64(r.Refused)), shareOf(r.Refused, r.Calls)),
-		"failed", a.Out.Count(int64(r.Failed)))
-	for _, name := range sortedNames(r.Store) {
-		m := r.Store[name]
-		pairs = append(pairs, "store "+name, fmt.Sprintf("%.0f: %.3f per decision", m.Total, m.Each))
-	}
-	a.Out.Pairs(pairs...)
-	a.Out.Println()
-	t := &term.Table{
-		Header: []string{"MS", "CALLS", "REFUSED", "FAILED", "P50", "P90", "P99", "P99.9", "MAX"},
-		Right:  []int{1, 2, 3, 4, 5, 6, 7, 8},
-	}
-	times := func(x load.Times) []string {
-		return []string{ms(x.P50), ms(x.P90), ms(x.P99), ms(x.P999), ms(x.Max)}
-	}
-	for _, o := range r.Ops {
-		t.Row(append([]string{
-			string(o.Op), a.Out.Count(int64(o.Calls)), a.Out.Count(int64(o.Refused)),
-			a.Out.Count(int64(o.Failed)),
-		}, times(o.Response)...)...)
-	}
-	t.Row(append([]string{"service", "", "", ""}, times(r.Service)...)...)
-	if r.Late != nil {
-		t.Row(append([]string{"late", "", "", ""}, times(*r.Late)...)...)
-	}
-	a.Out.Table(t)
-	if len(r.Groups)+len(r.Resources) > 2 {
-		a.Out.Println()
-		t := &term.Table{Header: []string{"ENTITIES, RESOURCES", "CALLS", "REFUSED", "FAILED"}, Right: []int{1, 2, 3}}
-		for _, g := range slices.Concat(r.Groups, r.Resources) {
-			t.Row(g.Name, a.Out.Count(int64(g.Calls)), shareOf(g.Refused, g.Calls), a.Out.Count(int64(g.Failed)))
-		}
-		a.Out.Table(t)
-	}
-	if a.Out.Terminal && len(r.Windows) > 1 {
-		values := make([]float64, len(r.Windows))
-		for i, in := range r.Windows {
-			values[i] = float64(in.Calls) / r.Width
-		}
-		a.Out.Println()
-		a.Out.Println(a.Out.Bold("CALLS PER SECOND"))
-		a.Out.Chart(values, "0s", time.Duration(r.Elapsed*float64(time.Second)).Round(time.Second).String())
-	}
-	for _, text := range sortedNames(r.Errors) {
-		a.Out.Println(a.Out.Bad(fmt.Sprintf("%s failed: ", kit.Plural(int(r.Errors[text]), "call"))) + term.Clean(text))
-	}
-	if r.Overloaded {
-		a.Out.Println(a.Out.Bad(r.Verdict()))
-	}
-}
-
-func printComparison(a *kit.Run, c *load.Comparison) {
-	for _, what := range c.Unlike {
-		a.Out.Println(a.Out.Warn("the runs differ in " + what))
-	}
-	t := &term.Table{Header: []string{"", "A", "B", "CHANGE"}, Right: []int{1, 2, 3}}
-	for i := range c.Changes {
-		t.Row(c.Changes[i].Cells()...)
-	}
-	a.Out.Table(t)
-}
-
-func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/lab/load"
+	"github.com/weirlimits/weir/internal/lab/traffic"
 )
 
 // BenchmarkSchedule runs a schedule against a target that answers at once, and reports by how much calls began late, as
@@ -14,12 +15,12 @@ import (
 func BenchmarkSchedule(b *testing.B) {
 	for _, rate := range []float64{20_000, 100_000, 200_000, 10e6} {
 		b.Run(fmt.Sprintf("%.0fps", rate), func(b *testing.B) {
-			warm := load.Span(0)
-			sc, err := load.Named("stress")
+			warm := traffic.Span(0)
+			sc, err := traffic.Named("stress")
 			if err != nil {
 				b.Fatal(err)
 			}
-			p, err := load.NewPlan(sc, load.Settings{Seed: 1, Rate: rate, For: load.Span(max(time.Millisecond, time.Duration(float64(b.N)/rate*1e9))), WarmUp: &warm})
+			p, err := traffic.NewPlan(sc, traffic.Settings{Seed: 1, Rate: rate, For: traffic.Span(max(time.Millisecond, time.Duration(float64(b.N)/rate*1e9))), WarmUp: &warm})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -28,7 +29,7 @@ func BenchmarkSchedule(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			r := p.Report(t)
+			r := load.NewReport(p, t)
 			b.ReportMetric(r.Rate, "calls/s")
 			b.ReportMetric(r.Late.P50*1e3, "late-p50-µs")
 			b.ReportMetric(r.Late.P99*1e3, "late-p99-µs")

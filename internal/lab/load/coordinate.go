@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/weirlimits/weir/internal/lab/traffic"
 )
 
 // Fleet is a set of workers that perform a run together.
@@ -28,7 +30,8 @@ const lead = time.Second
 // Run makes each worker do its part, all starting at the same time, to within half a round trip, and merges their
 // counts. If one fails, the others are stopped. If ctx ends, Run merges what the workers have reported so far.
 func (f *Fleet) Run(
-	ctx context.Context, p *Plan, sc *Scenario, set Settings, namespace string, progress func(*Tally),
+	ctx context.Context, p *traffic.Plan, sc *traffic.Scenario, set traffic.Settings, namespace string,
+	progress func(*Tally),
 ) (*Tally, error) {
 	caller := ctx
 	ctx, cancel := context.WithCancel(ctx)
@@ -54,7 +57,7 @@ func (f *Fleet) Run(
 		wg.Go(func() {
 			j := job{
 				Scenario: sc.Name, Text: string(sc.Text()), Settings: set, Namespace: namespace,
-				Part: i, Parts: len(f.Addresses), In: Span(time.Until(begin) - away[i]),
+				Part: i, Parts: len(f.Addresses), In: traffic.Span(time.Until(begin) - away[i]),
 			}
 			if err := f.run(ctx, client, addr, &j, func(t *Tally) error { return g.put(i, t) }); err != nil {
 				errs[i] = fmt.Errorf("worker %s: %w", addr, err)
@@ -89,7 +92,7 @@ func first(errs []error) (found error) {
 // gathering collects what the workers have reported so far.
 type gathering struct {
 	mu       sync.Mutex
-	p        *Plan
+	p        *traffic.Plan
 	parts    []*Tally
 	progress func(*Tally)
 }

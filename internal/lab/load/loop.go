@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/weirlimits/weir/internal/lab/traffic"
 )
 
 // ticket is one call of an open loop.
@@ -31,16 +33,14 @@ func (r *runner) open(ctx context.Context, begun time.Time) {
 		callers++
 		wg.Go(func() { r.caller(context.WithoutCancel(ctx), s, tickets, begun) })
 	}
-	if b := r.schedule.bursts; b != nil {
-		for range min(r.Callers, b.Calls/r.options.Parts) {
-			hire()
-		}
+	for range min(r.Callers, r.AtOnce()/r.options.Parts) {
+		hire()
 	}
 	step, n := uint64(r.options.Parts), uint64(r.options.Part)
 	p := &pacer{begun: begun, precise: r.options.Precise}
-	for ; n < r.schedule.total; n += step {
-		t := ticket{n, r.schedule.at(n)}
-		if !p.until(ctx, t.due) || p.now > r.length+grace {
+	for ; n < r.Calls(); n += step {
+		t := ticket{n, r.Due(n)}
+		if !p.until(ctx, t.due) || p.now > r.Length()+grace {
 			break
 		}
 		select {
@@ -69,17 +69,17 @@ func (r *runner) open(ctx context.Context, begun time.Time) {
 	}
 	close(tickets)
 	wg.Wait()
-	if n < r.schedule.total && ctx.Err() == nil {
-		r.missed = (r.schedule.total - n + step - 1) / step
+	if n < r.Calls() && ctx.Err() == nil {
+		r.missed = (r.Calls() - n + step - 1) / step
 	}
-	_ = wait(ctx, r.length-time.Since(begun)) // the run is over either way
+	_ = wait(ctx, r.Length()-time.Since(begun)) // the run is over either way
 }
 
 func (r *runner) caller(ctx context.Context, s *shard, tickets <-chan ticket, begun time.Time) {
-	d := newDrawer(r.Plan)
-	var c Call
+	d := r.Drawer()
+	var c traffic.Call
 	for t := range tickets {
-		d.nth(t.n, t.due, &c)
+		d.Nth(t.n, t.due, &c)
 		r.call(ctx, s, &c, begun.Add(t.due))
 	}
 }
@@ -121,7 +121,7 @@ const idle = 100 * time.Millisecond
 // closed runs users that each wait for an answer before the next call.
 func (r *runner) closed(ctx context.Context, begun time.Time) {
 	var wg sync.WaitGroup
-	for u := r.options.Part; u < r.most(); u += r.options.Parts {
+	for u := r.options.Part; u < r.MostUsers(); u += r.options.Parts {
 		wg.Go(func() { r.user(ctx, u, begun) })
 	}
 	wg.Wait()
@@ -129,29 +129,27 @@ func (r *runner) closed(ctx context.Context, begun time.Time) {
 
 func (r *runner) user(ctx context.Context, u int, begun time.Time) {
 	s := r.shards[u%len(r.shards)]
-	d := newDrawer(r.Plan)
-	d.pcg.Seed(r.Seed, streamUser|uint64(u))
+	d := r.User(u)
 	calls := context.WithoutCancel(ctx)
-	// So that users do not start together.
-	pause := time.Duration(d.rnd.Float64() * float64(r.Scenario.Wait.wait(d.rnd)))
-	var c Call
+	pause := d.Begin()
+	var c traffic.Call
 	for {
-		left := r.length - time.Since(begun)
+		left := r.Length() - time.Since(begun)
 		if pause > 0 {
 			if wait(ctx, min(pause, left)) != nil || pause >= left {
 				return
 			}
 		}
 		at := time.Since(begun)
-		if at >= r.length || ctx.Err() != nil {
+		if at >= r.Length() || ctx.Err() != nil {
 			return
 		}
-		if float64(u) >= math.Round(r.curve.at(at)) {
+		if float64(u) >= math.Round(r.Users(at)) {
 			pause = idle
 			continue
 		}
-		d.draw(u, at, &c)
+		d.Next(at, &c)
 		r.call(calls, s, &c, time.Now())
-		pause = r.Scenario.Wait.wait(d.rnd)
+		pause = d.Pause()
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/lab/load"
+	"github.com/weirlimits/weir/internal/lab/traffic"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
@@ -45,12 +46,12 @@ calls:
 limits: {system: {limits: {rpm: {capacity: 300}, tpm: {capacity: 1M}}}}
 `
 
-func kindsPlan(t *testing.T, length time.Duration) (*load.Plan, *load.Scenario, load.Settings) {
+func kindsPlan(t *testing.T, length time.Duration) (*traffic.Plan, *traffic.Scenario, traffic.Settings) {
 	t.Helper()
-	sc, err := load.Decode("kinds", []byte(kinds))
+	sc, err := traffic.Decode("kinds", []byte(kinds))
 	must(t, err)
-	warm := load.Span(10 * time.Millisecond)
-	set := load.Settings{Seed: 1, For: load.Span(length), WarmUp: &warm}
+	warm := traffic.Span(10 * time.Millisecond)
+	set := traffic.Settings{Seed: 1, For: traffic.Span(length), WarmUp: &warm}
 	return plan(t, sc, set), sc, set
 }
 
@@ -59,7 +60,7 @@ func wantKinds(t *testing.T, r *load.Report) {
 	t.Helper()
 	near(t, "calls", float64(r.Calls), 1000, 0)
 	near(t, "admitted", 800-float64(r.Refused), 300+50-1, 1) // the parent's burst and its refill during the run
-	if r.Failed != 0 || len(r.Ops) != 3 || r.Ops[1].Op != load.Adjust || r.Ops[1].Calls < 300 || r.Ops[1].Calls > 350 {
+	if r.Failed != 0 || len(r.Ops) != 3 || r.Ops[1].Op != traffic.Adjust || r.Ops[1].Calls < 300 || r.Ops[1].Calls > 350 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -75,7 +76,7 @@ func TestHTTP(t *testing.T) {
 		must(t, target.SetUp(t.Context(), p, "scratch"))
 		tally, err := load.Run(t.Context(), p, target.In("scratch"), load.Options{Measures: target.Measures})
 		must(t, err)
-		wantKinds(t, p.Report(tally))
+		wantKinds(t, load.NewReport(p, tally))
 		must(t, target.TearDown(t.Context(), "scratch"))
 		if _, err := admin.New(lim).Namespaces.Get(t.Context(), "scratch"); !errors.Is(err, weir.ErrNotFound) {
 			t.Errorf("after the end: %v", err)
@@ -112,7 +113,7 @@ func TestGRPC(t *testing.T) {
 		end := make(chan error, 1)
 		go func() { end <- s.Serve(ctx, ln) }()
 		p, _, _ := kindsPlan(t, 10*time.Second)
-		must(t, p.SetUp(t.Context(), lim, "scratch"))
+		must(t, load.SetUp(t.Context(), p, lim, "scratch"))
 		dial := grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return ln.DialContext(ctx) })
 		target, err := load.DialGRPC("passthrough:///weir", "scratch", "", false, dial)
 		must(t, err)
@@ -147,12 +148,12 @@ func TestFleet(t *testing.T) {
 	_, sc, set := kindsPlan(t, 300*time.Millisecond) // real time: sockets
 	set.Rate = 1000 / 0.3
 	p := plan(t, sc, set)
-	must(t, p.SetUp(t.Context(), lim, "scratch"))
+	must(t, load.SetUp(t.Context(), p, lim, "scratch"))
 	f := &load.Fleet{Addresses: []string{a.Listener.Addr().String(), b.URL}, Token: "secret"}
 	told := 0
 	tally, err := f.Run(t.Context(), p, sc, set, "scratch", func(*load.Tally) { told++ })
 	must(t, err)
-	r := p.Report(tally)
+	r := load.NewReport(p, tally)
 	if told == 0 {
 		t.Error("no progress")
 	}
@@ -174,7 +175,7 @@ func TestFleet(t *testing.T) {
 		return nil, nil, nil, errors.New("out of order")
 	}})
 	defer broken.Close()
-	set.For = load.Span(time.Hour)
+	set.For = traffic.Span(time.Hour)
 	set.Rate = 10
 	p = plan(t, sc, set)
 	f.Addresses[1] = broken.URL

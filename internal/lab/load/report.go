@@ -4,23 +4,27 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
+	"maps"
 	"os"
+	"slices"
 	"time"
+
+	"github.com/weirlimits/weir/internal/lab/report"
+	"github.com/weirlimits/weir/internal/lab/traffic"
 )
 
 // Report is the result of a run.
 type Report struct {
-	Scenario string    `json:"scenario"`
-	Target   string    `json:"target"`
-	Started  time.Time `json:"started"`
-	Loop     Loop      `json:"loop"`
-	Shape    string    `json:"shape,omitempty"`
-	Seed     uint64    `json:"seed"`
-	Users    int       `json:"users"` // at most
-	Workers  int       `json:"workers,omitempty"`
-	Seconds  float64   `json:"seconds"` // as planned, without the warm-up
-	Elapsed  float64   `json:"elapsed_seconds"`
+	Scenario string       `json:"scenario"`
+	Target   string       `json:"target"`
+	Started  time.Time    `json:"started"`
+	Loop     traffic.Loop `json:"loop"`
+	Shape    string       `json:"shape,omitempty"`
+	Seed     uint64       `json:"seed"`
+	Users    int          `json:"users"` // at most
+	Workers  int          `json:"workers,omitempty"`
+	Seconds  float64      `json:"seconds"` // as planned, without the warm-up
+	Elapsed  float64      `json:"elapsed_seconds"`
 
 	Due     uint64  `json:"calls_due,omitempty"` // of an open loop
 	Calls   uint64  `json:"calls"`               // without adjustments
@@ -30,10 +34,10 @@ type Report struct {
 	Missed  uint64  `json:"missed,omitempty"` // due but never begun
 
 	// Overloaded reports that the runner could not keep its schedule, and Why says why.
-	Overloaded bool   `json:"overloaded"`
-	Why        string `json:"why,omitempty"`
-	Late       *Times `json:"late_ms,omitempty"` // how long after they were due calls began
-	Service    Times  `json:"service_ms"`        // counted from the beginning of a call
+	Overloaded bool          `json:"overloaded"`
+	Why        string        `json:"why,omitempty"`
+	Late       *report.Times `json:"late_ms,omitempty"` // how long after they were due calls began
+	Service    report.Times  `json:"service_ms"`        // counted from the beginning of a call
 
 	Ops       []OpReport        `json:"ops"`
 	Groups    []Part            `json:"entities"`
@@ -45,21 +49,12 @@ type Report struct {
 	Windows []Interval `json:"intervals"`
 }
 
-// Times are percentiles in milliseconds.
-type Times struct {
-	P50  float64 `json:"p50"`
-	P90  float64 `json:"p90"`
-	P99  float64 `json:"p99"`
-	P999 float64 `json:"p999"`
-	Max  float64 `json:"max"`
-}
-
 // OpReport is the result of one operation. Its latency counts from when a call was due, or for an adjustment from when
 // it began.
 type OpReport struct {
-	Op Op `json:"op"`
+	Op traffic.Op `json:"op"`
 	Counts
-	Response Times `json:"response_ms"`
+	Response report.Times `json:"response_ms"`
 	// Curve is the response time by percentile, for charts.
 	Curve []Point `json:"curve"`
 }
@@ -92,26 +87,26 @@ type Interval struct {
 // percentiles are the percentiles of a curve.
 var percentiles = []float64{0, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.99, 100}
 
-// Report evaluates a tally.
-func (p *Plan) Report(t *Tally) *Report {
+// NewReport evaluates the tally of a plan.
+func NewReport(p *traffic.Plan, t *Tally) *Report {
 	s := &p.Scenario
 	r := &Report{
-		Scenario: s.Name, Loop: s.Loop, Shape: s.Shape, Seed: p.Seed, Users: p.most(),
+		Scenario: s.Name, Loop: s.Loop, Shape: s.Shape, Seed: p.Seed, Users: p.MostUsers(),
 		Seconds: time.Duration(s.For).Seconds(),
-		Elapsed: t.Elapsed.Seconds(), Due: p.Calls(), Missed: t.Missed, Service: timesOf(t.Service), Errors: t.Errors,
-		Width: p.width().Seconds(), Store: make(map[string]Metric), Windows: []Interval{},
+		Elapsed: t.Elapsed.Seconds(), Due: p.Calls(), Missed: t.Missed, Service: t.Service.Times(), Errors: t.Errors,
+		Width: width(p).Seconds(), Store: make(map[string]Metric), Windows: []Interval{},
 	}
-	for _, op := range ops {
+	for _, op := range traffic.Ops {
 		o := t.Ops[op]
 		if o.Calls == 0 {
 			continue
 		}
-		rep := OpReport{Op: op, Counts: o.Counts, Response: timesOf(o.Response)}
+		rep := OpReport{Op: op, Counts: o.Counts, Response: o.Response.Times()}
 		for _, q := range percentiles {
-			rep.Curve = append(rep.Curve, Point{q, millis(o.Response.at(q))})
+			rep.Curve = append(rep.Curve, Point{q, report.Millis(o.Response.At(q))})
 		}
 		r.Ops = append(r.Ops, rep)
-		if op != Adjust {
+		if op != traffic.Adjust {
 			r.Calls, r.Refused = r.Calls+o.Calls, r.Refused+o.Refused
 		}
 		r.Failed += o.Failed
@@ -119,28 +114,28 @@ func (p *Plan) Report(t *Tally) *Report {
 	if r.Elapsed > 0 {
 		r.Rate = float64(r.Calls) / r.Elapsed
 	}
-	for i := range p.groups {
-		r.Groups = append(r.Groups, Part{p.groups[i].Name, t.Groups[i]})
+	for i := range s.Entities {
+		r.Groups = append(r.Groups, Part{s.Entities[i].Name, t.Groups[i]})
 	}
 	for i, name := range s.Resources {
 		r.Resources = append(r.Resources, Part{name, t.Resources[i]})
 	}
-	decisions := float64(t.Ops[Acquire].Calls)
+	decisions := float64(t.Ops[traffic.Acquire].Calls)
 	for name, n := range t.Measures {
 		r.Store[name] = Metric{n, n / max(1, decisions)}
 	}
 	for i, w := range t.Windows {
-		if time.Duration(i)*p.width() >= t.Elapsed {
+		if time.Duration(i)*width(p) >= t.Elapsed {
 			break
 		}
 		in := Interval{}
 		if w != nil {
-			in = Interval{w.Counts, millis(w.Response.at(50)), millis(w.Response.at(99))}
+			in = Interval{w.Counts, report.Millis(w.Response.At(50)), report.Millis(w.Response.At(99))}
 		}
 		r.Windows = append(r.Windows, in)
 	}
-	if s.Loop == Open {
-		late := timesOf(t.Late)
+	if s.Loop == traffic.Open {
+		late := t.Late.Times()
 		r.Late = &late
 		r.judge(p, t)
 	}
@@ -153,32 +148,21 @@ const (
 )
 
 // judge decides whether the schedule was kept: lateness of the runner is part of the latencies.
-func (r *Report) judge(p *Plan, t *Tally) {
-	late := t.Late.at(99)
-	counts := float64(late) > tenth*float64(max(t.Ops[Acquire].Response.at(99), t.Ops[Available].Response.at(99)))
+func (r *Report) judge(p *traffic.Plan, t *Tally) {
+	late := t.Late.At(99)
+	slow := max(t.Ops[traffic.Acquire].Response.At(99), t.Ops[traffic.Available].Response.At(99))
+	counts := float64(late) > tenth*float64(slow)
 	switch {
 	case t.Capped && (r.Missed > 0 || late > tolerable):
 		r.Why = fmt.Sprintf("all %d callers were waiting for answers", p.Callers)
 	case r.Missed > 0:
 		r.Why = fmt.Sprintf("%d calls were due but never began", r.Missed)
 	case late > tolerable && counts:
-		r.Why = fmt.Sprintf("1 %% of the calls began at least %.1f ms late", millis(late))
+		r.Why = fmt.Sprintf("1 %% of the calls began at least %.1f ms late", report.Millis(late))
 	default:
 		return
 	}
 	r.Overloaded = true
-}
-
-func timesOf(h histogram) Times {
-	if h.count() == 0 {
-		return Times{}
-	}
-	return Times{millis(h.at(50)), millis(h.at(90)), millis(h.at(99)), millis(h.at(99.9)), millis(h.at(100))}
-}
-
-// millis converts to milliseconds, rounded to four decimals: a tenth of a microsecond.
-func millis(d time.Duration) float64 {
-	return math.Round(float64(d)/100) / 1e4
 }
 
 // ReadReport reads a saved report.
@@ -234,9 +218,9 @@ func Compare(a, b *Report) *Comparison {
 	unlike("seed", a.Seed, b.Seed)
 	unlike("overloaded", a.Overloaded, b.Overloaded)
 	c.add("calls", "/s", a.Rate, b.Rate)
-	c.add("refused", "%", share(a.Refused, a.Calls), share(b.Refused, b.Calls))
+	c.add("refused", "%", report.Part(a.Refused, a.Calls), report.Part(b.Refused, b.Calls))
 	c.add("failed", "", float64(a.Failed), float64(b.Failed))
-	for _, op := range ops {
+	for _, op := range traffic.Ops {
 		x, y := a.op(op), b.op(op)
 		if x == nil || y == nil {
 			continue
@@ -250,7 +234,7 @@ func Compare(a, b *Report) *Comparison {
 	if a.Late != nil && b.Late != nil {
 		c.add("late p99", "ms", a.Late.P99, b.Late.P99)
 	}
-	for _, name := range sortedKeys(a.Store) {
+	for _, name := range slices.Sorted(maps.Keys(a.Store)) {
 		if m, ok := b.Store[name]; ok {
 			c.add(name+" per decision", "", a.Store[name].Each, m.Each)
 		}
@@ -266,7 +250,7 @@ func (c *Comparison) add(what, unit string, a, b float64) {
 	c.Changes = append(c.Changes, ch)
 }
 
-func (r *Report) op(op Op) *OpReport {
+func (r *Report) op(op traffic.Op) *OpReport {
 	for i := range r.Ops {
 		if r.Ops[i].Op == op {
 			return &r.Ops[i]
@@ -274,5 +258,3 @@ func (r *Report) op(op Op) *OpReport {
 	}
 	return nil
 }
-
-func share(n, all uint64) float64 { return 100 * float64(n) / float64(max(1, all)) }

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/weirlimits/weir/internal/lab/report"
+	"github.com/weirlimits/weir/internal/lab/traffic"
 )
 
 // Options determine how a plan is run.
@@ -25,16 +28,18 @@ type Options struct {
 
 // Run performs the calls. If the context ends, the run ends, with what was counted and without an error; calls in
 // flight are completed first. An error means that it could not run.
-func Run(ctx context.Context, p *Plan, target Target, o Options) (*Tally, error) {
+func Run(ctx context.Context, p *traffic.Plan, target Target, o Options) (*Tally, error) {
 	if o.Parts == 0 {
 		o.Parts = 1
 	}
 	if o.Part < 0 || o.Part >= o.Parts {
 		return nil, fmt.Errorf("part %d of %d", o.Part, o.Parts)
 	}
-	r := p.runner(target, o, time.Duration(p.Scenario.For)) // before Begin: it takes milliseconds
+	r := newRunner(p, target, o) // before Begin: it takes milliseconds
 	if p.Scenario.WarmUp > 0 {
-		p.warmUp(target, o).all(ctx)
+		warm := o
+		warm.Begin = time.Time{}
+		newRunner(p.WarmUp(), target, warm).all(ctx)
 	}
 	before := measured(o.Measures)
 	if err := wait(ctx, time.Until(o.Begin)); err != nil {
@@ -58,30 +63,11 @@ func measured(f func() map[string]float64) map[string]float64 {
 	return f()
 }
 
-// warmUp returns a runner with a constant number of users. Its calls differ from the run's and are not counted.
-func (p *Plan) warmUp(target Target, o Options) *runner {
-	w := *p
-	length := time.Duration(p.Scenario.WarmUp)
-	users := max(1, p.curve.at(0))
-	w.curve, w.spikes = flat(users, length), nil
-	w.Seed = ^p.Seed
-	if p.schedule != nil {
-		each := p.schedule.each
-		if b := p.Scenario.Bursts; b != nil {
-			each = float64(b.Calls) / time.Duration(b.Every).Seconds() / users
-		}
-		w.schedule = scheduleOf(w.curve, each, nil, length)
-	}
-	o.Begin = time.Time{}
-	return w.runner(target, o, length)
-}
-
 // runner is one run, or its warm-up.
 type runner struct {
-	*Plan
+	*traffic.Plan
 	target  Target
 	options Options
-	length  time.Duration
 
 	shards []*shard
 	missed uint64 // set at the end
@@ -91,10 +77,10 @@ type runner struct {
 // maxShards is the number of tallies over which callers are divided, so that they need not wait for each other.
 const maxShards = 8
 
-func (p *Plan) runner(target Target, o Options, length time.Duration) *runner {
-	r := &runner{Plan: p, target: target, options: o, length: length}
+func newRunner(p *traffic.Plan, target Target, o Options) *runner {
+	r := &runner{Plan: p, target: target, options: o}
 	for range maxShards {
-		r.shards = append(r.shards, &shard{width: r.width(), t: newTally(r.Plan)})
+		r.shards = append(r.shards, &shard{width: width(p), t: newTally(r.Plan)})
 	}
 	return r
 }
@@ -110,7 +96,7 @@ func (r *runner) all(ctx context.Context) time.Time {
 		s.begun = begun
 		s.mu.Unlock()
 	}
-	if r.Scenario.Loop == Closed {
+	if r.Scenario.Loop == traffic.Closed {
 		r.closed(ctx, begun)
 	} else {
 		r.open(ctx, begun)
@@ -175,13 +161,13 @@ type shard struct {
 
 // outcome is the result of a call.
 type outcome struct {
-	op                Op
+	op                traffic.Op
 	due, began, ended time.Time
 	refused           bool
 	err               error
 }
 
-func (s *shard) add(c *Call, o *outcome) {
+func (s *shard) add(c *traffic.Call, o *outcome) {
 	n := Counts{Calls: 1}
 	switch {
 	case o.err != nil:
@@ -194,35 +180,35 @@ func (s *shard) add(c *Call, o *outcome) {
 	defer s.mu.Unlock()
 	op := s.t.Ops[o.op]
 	op.add(n)
-	op.Response.record(response)
+	op.Response.Record(response)
 	if o.err != nil {
 		s.t.failed(o.err.Error(), 1)
 	}
-	if o.op == Adjust {
+	if o.op == traffic.Adjust {
 		return
 	}
-	s.t.Late.record(o.began.Sub(o.due))
-	s.t.Service.record(o.ended.Sub(o.began))
-	s.t.Groups[c.group].add(n)
-	s.t.Resources[c.resource].add(n)
+	s.t.Late.Record(o.began.Sub(o.due))
+	s.t.Service.Record(o.ended.Sub(o.began))
+	s.t.Groups[c.GroupAt].add(n)
+	s.t.Resources[c.ResourceAt].add(n)
 	if len(s.t.Windows) == 0 {
 		return
 	}
 	i := min(max(0, int(o.ended.Sub(s.begun)/s.width)), len(s.t.Windows)-1)
 	w := s.t.Windows[i]
 	if w == nil {
-		w = &window{Response: coarse()}
+		w = &window{Response: report.Coarse()}
 		s.t.Windows[i] = w
 	}
 	w.add(n)
-	w.Response.record(response)
+	w.Response.Record(response)
 }
 
 // call makes a call that was due, and the adjustment that follows it.
-func (r *runner) call(ctx context.Context, s *shard, c *Call, due time.Time) {
+func (r *runner) call(ctx context.Context, s *shard, c *traffic.Call, due time.Time) {
 	o := outcome{op: c.Op, due: due, began: time.Now()}
 	var held Held
-	if c.Op == Available {
+	if c.Op == traffic.Available {
 		o.err = r.target.Available(ctx, c)
 	} else {
 		held, o.err = r.target.Acquire(ctx, c)
@@ -233,7 +219,7 @@ func (r *runner) call(ctx context.Context, s *shard, c *Call, due time.Time) {
 	if held == nil || o.err != nil || !changes(c.Adjust) {
 		return
 	}
-	a := outcome{op: Adjust, due: o.ended, began: o.ended}
+	a := outcome{op: traffic.Adjust, due: o.ended, began: o.ended}
 	a.err = held.Adjust(ctx, c.Adjust)
 	a.ended = time.Now()
 	s.add(c, &a)

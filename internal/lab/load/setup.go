@@ -5,16 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
-
-	"go.yaml.in/yaml/v4"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/lab/traffic"
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
@@ -23,37 +20,9 @@ func Scratch(scenario string) string {
 	return "load-" + scenario + "-" + strings.ToLower(rand.Text()[:6])
 }
 
-// Manifest returns the scenario's limits, and the entities that have parents, as a manifest for a namespace.
-func (p *Plan) Manifest(namespace string) ([]byte, error) {
-	doc := maps.Clone(p.Scenario.Limits)
-	if doc == nil {
-		doc = make(map[string]any)
-	}
-	entities, _ := doc["entities"].(map[string]any)
-	entities = maps.Clone(entities)
-	if entities == nil {
-		entities = make(map[string]any)
-	}
-	for _, g := range p.groups {
-		if g.Parent == "" {
-			continue
-		}
-		if _, ok := entities[g.Parent]; !ok {
-			entities[g.Parent] = map[string]any{}
-		}
-		for _, id := range g.ids {
-			entities[id] = map[string]any{"parent": g.Parent, "cascade": true}
-		}
-	}
-	if len(entities) > 0 {
-		doc["entities"] = entities
-	}
-	doc["namespace"], doc["manifest"] = namespace, "load"
-	return yaml.Marshal(doc)
-}
-
-// SetUp applies the manifest to a namespace through a limiter. Live records that it does not manage are an error.
-func (p *Plan) SetUp(ctx context.Context, lim *weir.Limiter, namespace string) error {
+// SetUp applies the manifest of a plan to a namespace through a limiter. Live records that it does not manage are an
+// error.
+func SetUp(ctx context.Context, p *traffic.Plan, lim *weir.Limiter, namespace string) error {
 	text, err := p.Manifest(namespace)
 	if err != nil {
 		return err
@@ -89,7 +58,7 @@ func TearDown(ctx context.Context, lim *weir.Limiter, namespace string) error {
 }
 
 // SetUp applies a plan's manifest to a namespace through the server.
-func (t *HTTP) SetUp(ctx context.Context, p *Plan, namespace string) error {
+func (t *HTTP) SetUp(ctx context.Context, p *traffic.Plan, namespace string) error {
 	text, err := p.Manifest(namespace)
 	if err == nil {
 		err = t.want(ctx, http.MethodPost, "/v1/manifests/apply", "application/yaml", text)
@@ -114,5 +83,3 @@ func (t *HTTP) TearDown(ctx context.Context, namespace string) error {
 	}
 	return nil
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/lab/load"
+	"github.com/weirlimits/weir/internal/lab/traffic"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -25,29 +26,29 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func named(t testing.TB, name string) *load.Scenario {
+func named(t testing.TB, name string) *traffic.Scenario {
 	t.Helper()
-	sc, err := load.Named(name)
+	sc, err := traffic.Named(name)
 	must(t, err)
 	return sc
 }
 
 // plan makes a plan from a scenario of the package or from a text. The warm-up is one second.
-func plan(t testing.TB, sc *load.Scenario, set load.Settings) *load.Plan {
+func plan(t testing.TB, sc *traffic.Scenario, set traffic.Settings) *traffic.Plan {
 	t.Helper()
 	if set.WarmUp == nil {
-		warm := load.Span(time.Second)
+		warm := traffic.Span(time.Second)
 		set.WarmUp = &warm
 	}
-	p, err := load.NewPlan(sc, set)
+	p, err := traffic.NewPlan(sc, set)
 	must(t, err)
 	return p
 }
 
 // decoded returns a scenario with the required fields and the given ones.
-func decoded(t testing.TB, more string) *load.Scenario {
+func decoded(t testing.TB, more string) *traffic.Scenario {
 	t.Helper()
-	sc, err := load.Decode("test", []byte(more+`
+	sc, err := traffic.Decode("test", []byte(more+`
 users: 10
 wait: 0.1s
 entities: [{name: user, id: user-%d, pick: own, share: 1}]
@@ -77,7 +78,7 @@ type takes struct {
 	d time.Duration
 }
 
-func (s takes) Acquire(ctx context.Context, c *load.Call) (load.Held, error) {
+func (s takes) Acquire(ctx context.Context, c *traffic.Call) (load.Held, error) {
 	pass(s.d)
 	return s.Target.Acquire(ctx, c)
 }
@@ -85,12 +86,12 @@ func (s takes) Acquire(ctx context.Context, c *load.Call) (load.Held, error) {
 // fake is a target made of functions.
 type fake struct {
 	mu      sync.Mutex
-	acquire func(c *load.Call) (load.Held, error)
+	acquire func(c *traffic.Call) (load.Held, error)
 }
 
-func (f *fake) Acquire(_ context.Context, c *load.Call) (load.Held, error) { return f.acquire(c) }
+func (f *fake) Acquire(_ context.Context, c *traffic.Call) (load.Held, error) { return f.acquire(c) }
 
-func (*fake) Available(context.Context, *load.Call) error { return nil }
+func (*fake) Available(context.Context, *traffic.Call) error { return nil }
 
 // direct sends requests to a handler without a socket.
 type direct struct{ http.Handler }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/lab/load"
+	"github.com/weirlimits/weir/internal/lab/traffic"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
@@ -44,17 +45,17 @@ func TestTable(t *testing.T) {
 				lim, err := weir.New(weir.Config{Store: st, Observer: meter.Observer()})
 				must(t, err)
 				defer func() { must(t, lim.Close()) }()
-				warm := load.Span(tt.warm)
-				p := plan(t, named(t, name), load.Settings{Seed: 1, For: load.Span(4 * time.Second), WarmUp: &warm})
+				warm := traffic.Span(tt.warm)
+				p := plan(t, named(t, name), traffic.Settings{Seed: 1, For: traffic.Span(4 * time.Second), WarmUp: &warm})
 				ns := load.Scratch(name)
-				must(t, p.SetUp(t.Context(), lim, ns))
+				must(t, load.SetUp(t.Context(), p, lim, ns))
 				var charged []float64
 				tally, err := load.Run(t.Context(), p, load.Library{Limiter: lim.In(ns)}, load.Options{Measures: func() map[string]float64 {
 					charged = append(charged, fake.Capacity().Write)
 					return meter.Measures(st)
 				}})
 				must(t, err)
-				r := p.Report(tally)
+				r := load.NewReport(p, tally)
 				wcu, units := r.Store["wcu"], charged[1]-charged[0]
 				if r.Calls < 100 || r.Failed > 0 || r.Store["calls"] != wcu {
 					t.Errorf("%d calls, %d failed, store: %+v", r.Calls, r.Failed, r.Store)

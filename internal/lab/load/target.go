@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/lab/traffic"
 )
 
 // Target is what the load is sent to. Its methods may be called concurrently, and must answer within a time limit.
 type Target interface {
 	// Acquire returns what was acquired, or nil if a limit refuses.
-	Acquire(ctx context.Context, c *Call) (Held, error)
-	Available(ctx context.Context, c *Call) error
+	Acquire(ctx context.Context, c *traffic.Call) (Held, error)
+	Available(ctx context.Context, c *traffic.Call) error
 }
 
 // Held is what was acquired.
@@ -27,10 +28,10 @@ const timeout = 10 * time.Second
 type Nothing struct{}
 
 // Acquire implements [Target].
-func (Nothing) Acquire(context.Context, *Call) (Held, error) { return Nothing{}, nil }
+func (Nothing) Acquire(context.Context, *traffic.Call) (Held, error) { return Nothing{}, nil }
 
 // Available implements [Target].
-func (Nothing) Available(context.Context, *Call) error { return nil }
+func (Nothing) Available(context.Context, *traffic.Call) error { return nil }
 
 // Adjust implements [Held].
 func (Nothing) Adjust(context.Context, weir.Tokens) error { return nil }
@@ -39,7 +40,7 @@ func (Nothing) Adjust(context.Context, weir.Tokens) error { return nil }
 type Library struct{ Limiter *weir.Limiter }
 
 // Acquire implements [Target].
-func (t Library) Acquire(ctx context.Context, c *Call) (Held, error) {
+func (t Library) Acquire(ctx context.Context, c *traffic.Call) (Held, error) {
 	lease, err := t.Limiter.Acquire(ctx, weir.Request{Entity: c.Entity, Resource: c.Resource, Tokens: c.Tokens})
 	if err == nil {
 		return lease, nil
@@ -51,7 +52,7 @@ func (t Library) Acquire(ctx context.Context, c *Call) (Held, error) {
 }
 
 // Available implements [Target].
-func (t Library) Available(ctx context.Context, c *Call) error {
+func (t Library) Available(ctx context.Context, c *traffic.Call) error {
 	_, err := t.Limiter.Available(ctx, c.Entity, c.Resource)
 	return err
 }

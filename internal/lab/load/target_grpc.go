@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+	"github.com/weirlimits/weir/internal/lab/traffic"
 )
 
 // GRPC calls weir serve over gRPC. Close it when done.
@@ -62,7 +63,7 @@ func (t *GRPC) begin(ctx context.Context) (weirv1.LimiterClient, context.Context
 }
 
 // Acquire implements [Target].
-func (t *GRPC) Acquire(ctx context.Context, c *Call) (Held, error) {
+func (t *GRPC) Acquire(ctx context.Context, c *traffic.Call) (Held, error) {
 	client, ctx, cancel := t.begin(ctx)
 	defer cancel()
 	out, err := client.Acquire(ctx, &weirv1.AcquireRequest{
@@ -78,7 +79,7 @@ func (t *GRPC) Acquire(ctx context.Context, c *Call) (Held, error) {
 }
 
 // Available implements [Target].
-func (t *GRPC) Available(ctx context.Context, c *Call) error {
+func (t *GRPC) Available(ctx context.Context, c *traffic.Call) error {
 	client, ctx, cancel := t.begin(ctx)
 	defer cancel()
 	_, err := client.Available(ctx, &weirv1.AvailableRequest{

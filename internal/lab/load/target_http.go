@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/lab/traffic"
 )
 
 // HTTP calls weir serve over HTTP. It keeps as many connections as there are concurrent calls.
@@ -28,7 +29,7 @@ func NewHTTP(base, namespace, token string) (*HTTP, error) {
 	return &HTTP{
 		base: strings.TrimSuffix(base, "/"), namespace: namespace, token: token,
 		client: &http.Client{Timeout: timeout, Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: maxUsers, DisableCompression: true,
+			Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: traffic.MaxUsers, DisableCompression: true,
 		}},
 	}, nil
 }
@@ -47,7 +48,7 @@ func (t *HTTP) Close() error {
 }
 
 // Acquire implements [Target].
-func (t *HTTP) Acquire(ctx context.Context, c *Call) (Held, error) {
+func (t *HTTP) Acquire(ctx context.Context, c *traffic.Call) (Held, error) {
 	body, err := json.Marshal(struct {
 		Entity    string      `json:"entity"`
 		Resource  string      `json:"resource"`
@@ -75,7 +76,7 @@ func (t *HTTP) Acquire(ctx context.Context, c *Call) (Held, error) {
 }
 
 // Available implements [Target].
-func (t *HTTP) Available(ctx context.Context, c *Call) error {
+func (t *HTTP) Available(ctx context.Context, c *traffic.Call) error {
 	q := url.Values{"entity": {c.Entity}, "resource": {c.Resource}}
 	if t.namespace != "" {
 		q.Set("namespace", t.namespace)

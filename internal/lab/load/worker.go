@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/weirlimits/weir/internal/lab/traffic"
 )
 
 // Worker does parts of runs for a coordinator. Its target is set when it is started: a coordinator cannot point it
@@ -25,14 +27,14 @@ type Worker struct {
 
 // job is a coordinator's request.
 type job struct {
-	Scenario  string   `json:"scenario"`
-	Text      string   `json:"text"`
-	Settings  Settings `json:"settings"`
-	Namespace string   `json:"namespace"`
-	Part      int      `json:"part"`
-	Parts     int      `json:"parts"`
+	Scenario  string           `json:"scenario"`
+	Text      string           `json:"text"`
+	Settings  traffic.Settings `json:"settings"`
+	Namespace string           `json:"namespace"`
+	Part      int              `json:"part"`
+	Parts     int              `json:"parts"`
 	// In is the time from the arrival of the request to the first call after the warm-up.
-	In Span `json:"in"`
+	In traffic.Span `json:"in"`
 }
 
 // message is one line of the answer to a job: the tally so far, and at last the final one.
@@ -93,11 +95,11 @@ func (w *Worker) do(ctx context.Context, j *job, arrived time.Time, progress fun
 	if strings.ContainsAny(j.Scenario, "\x00\n") || j.Parts < 1 {
 		return nil, errors.New("the job is invalid")
 	}
-	sc, err := Decode(j.Scenario, []byte(j.Text))
+	sc, err := traffic.Decode(j.Scenario, []byte(j.Text))
 	if err != nil {
 		return nil, err
 	}
-	p, err := NewPlan(sc, j.Settings)
+	p, err := traffic.NewPlan(sc, j.Settings)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ var excused = map[string]string{
 	"fields of a struct: internal/api/explanation.go explainedLimit":      "a flat list of parameters or figures",
 	"fields of a struct: internal/lab/cost/traffic.go Traffic":            "a flat list of parameters or figures",
 	"fields of a struct: internal/lab/load/report.go Report":              "a flat list of parameters or figures",
-	"fields of a struct: internal/lab/load/scenario.go Scenario":          "a flat list of parameters or figures",
 	"fields of a struct: internal/lab/replay/report.go Report":            "a flat list of parameters or figures",
 	"fields of a struct: internal/lab/simulate/config.go Config":          "a flat list of parameters or figures",
 	"fields of a struct: internal/lab/simulate/report.go Report":          "a flat list of parameters or figures",

@@ -1,4 +1,4 @@
-package load
+package traffic
 
 import (
 	"bytes"
@@ -30,9 +30,23 @@ const (
 
 // Scenario describes which entities request what, how often, and under which limits.
 type Scenario struct {
-	Name  string `yaml:"-" json:"name"`
-	About string `yaml:"about" json:"about"`
-	Loop  Loop   `yaml:"loop" json:"loop"`
+	Name   string `yaml:"-" json:"name"`
+	About  string `yaml:"about" json:"about"`
+	Demand `yaml:",inline"`
+	// Bursts makes calls due together instead of evenly.
+	Bursts    *Bursts  `yaml:"bursts" json:"bursts,omitempty"`
+	Entities  []Group  `yaml:"entities" json:"entities"`
+	Resources []string `yaml:"resources" json:"resources"` // all equally often
+	Calls     []Kind   `yaml:"calls" json:"calls"`
+	// Limits is a manifest without a namespace.
+	Limits map[string]any `yaml:"limits" json:"limits"`
+
+	text []byte
+}
+
+// Demand is how many users call, and how often.
+type Demand struct {
+	Loop Loop `yaml:"loop" json:"loop"`
 	// Users make the calls, each pausing for Wait between calls; in an open loop they determine how often calls are
 	// due.
 	Users int   `yaml:"users" json:"users"`
@@ -45,15 +59,6 @@ type Scenario struct {
 	// Shape names the shape in Shapes to follow; "": none, the number of users is constant.
 	Shape  string             `yaml:"shape" json:"shape,omitempty"`
 	Shapes map[string][]Stage `yaml:"shapes" json:"shapes,omitempty"`
-	// Bursts makes calls due together instead of evenly.
-	Bursts    *Bursts  `yaml:"bursts" json:"bursts,omitempty"`
-	Entities  []Group  `yaml:"entities" json:"entities"`
-	Resources []string `yaml:"resources" json:"resources"` // all equally often
-	Calls     []Kind   `yaml:"calls" json:"calls"`
-	// Limits is a manifest without a namespace.
-	Limits map[string]any `yaml:"limits" json:"limits"`
-
-	text []byte
 }
 
 // Stage adds or removes users, Spawn per second, until there are Users of them.
@@ -112,7 +117,8 @@ const (
 	Available Op = "available"
 )
 
-var ops = []Op{Acquire, Adjust, Available}
+// Ops are all operations, in the order of reports.
+var Ops = []Op{Acquire, Adjust, Available}
 
 // Named returns a built-in scenario.
 func Named(name string) (*Scenario, error) {
@@ -134,7 +140,10 @@ func Names() (names []string) {
 
 // Decode decodes a scenario and checks it. An unknown field is an error.
 func Decode(name string, text []byte) (*Scenario, error) {
-	s := &Scenario{Name: name, Loop: Open, For: Span(time.Minute), WarmUp: Span(5 * time.Second), text: text}
+	s := &Scenario{
+		Name: name, text: text,
+		Demand: Demand{Loop: Open, For: Span(time.Minute), WarmUp: Span(5 * time.Second)},
+	}
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
 	if err := dec.Decode(s); err != nil {
@@ -152,10 +161,10 @@ func Decode(name string, text []byte) (*Scenario, error) {
 // Text returns the scenario's source text.
 func (s *Scenario) Text() []byte { return s.text }
 
-const (
-	maxUsers = 100_000
-	maxCount = 1_000_000
-)
+// MaxUsers is the most users of a scenario, and the most callers of a plan.
+const MaxUsers = 100_000
+
+const maxCount = 1_000_000
 
 func (s *Scenario) check() error {
 	var errs []error
@@ -163,8 +172,8 @@ func (s *Scenario) check() error {
 	if s.Loop != Open && s.Loop != Closed {
 		wrong("loop %q is neither open nor closed", s.Loop)
 	}
-	if s.Users < 1 || s.Users > maxUsers {
-		wrong("users must be from 1 to %d", maxUsers)
+	if s.Users < 1 || s.Users > MaxUsers {
+		wrong("users must be from 1 to %d", MaxUsers)
 	}
 	if s.For <= 0 || s.WarmUp < 0 {
 		wrong("for must be above 0, and warm_up must not be negative")
@@ -178,7 +187,7 @@ func (s *Scenario) check() error {
 	for name, stages := range s.Shapes {
 		if !slices.ContainsFunc(stages, func(st Stage) bool { return st.Users > 0 }) ||
 			slices.ContainsFunc(stages, func(st Stage) bool {
-				return st.For <= 0 || st.Users < 0 || st.Users > maxUsers || !(st.Spawn > 0)
+				return st.For <= 0 || st.Users < 0 || st.Users > MaxUsers || !(st.Spawn > 0)
 			}) {
 			wrong("shape %s: each stage needs for, users and spawn, and at least one stage needs users above 0", name)
 		}

@@ -1,4 +1,4 @@
-package load
+package traffic
 
 import (
 	"math/rand/v2"
@@ -17,19 +17,22 @@ type Call struct {
 	// Adjust is the amount by which an acquired lease is adjusted; nil: not at all.
 	Adjust weir.Tokens
 
-	group, resource int
+	GroupAt    int `json:"-"` // index in the scenario's entities
+	ResourceAt int `json:"-"` // index in its resources
 }
 
-// drawer generates calls. It must be used by one goroutine only.
-type drawer struct {
+// Drawer generates calls. It must be used by one goroutine only.
+type Drawer struct {
 	p     *Plan
+	user  int // -1: any
 	pcg   *rand.PCG
 	rnd   *rand.Rand
 	zipfs []*rand.Zipf // by group; nil without zipf
 }
 
-func newDrawer(p *Plan) *drawer {
-	d := &drawer{p: p, pcg: rand.NewPCG(0, 0), zipfs: make([]*rand.Zipf, len(p.groups))}
+// Drawer returns a drawer of the calls of an open loop.
+func (p *Plan) Drawer() *Drawer {
+	d := &Drawer{p: p, user: -1, pcg: rand.NewPCG(0, 0), zipfs: make([]*rand.Zipf, len(p.groups))}
 	d.rnd = rand.New(d.pcg)
 	for i, g := range p.groups {
 		if g.Pick == "zipf" {
@@ -45,42 +48,56 @@ const (
 	streamUser = 1 << 61 // for a user of a closed loop
 )
 
-// nth generates the n-th call of an open loop.
-func (d *drawer) nth(n uint64, at time.Duration, c *Call) {
-	d.pcg.Seed(d.p.Seed, streamCall|n)
-	d.draw(-1, at, c)
+// User returns a drawer of the calls of a user of a closed loop.
+func (p *Plan) User(user int) *Drawer {
+	d := p.Drawer()
+	d.user = user
+	d.pcg.Seed(p.Seed, streamUser|uint64(user))
+	return d
 }
 
-// draw generates the next call of a user; -1: of any user.
-func (d *drawer) draw(user int, at time.Duration, c *Call) {
+// Nth generates the n-th call of an open loop.
+func (d *Drawer) Nth(n uint64, at time.Duration, c *Call) {
+	d.pcg.Seed(d.p.Seed, streamCall|n)
+	d.Next(at, c)
+}
+
+// Pause draws the time between two calls of a user.
+func (d *Drawer) Pause() time.Duration { return d.p.Scenario.Wait.wait(d.rnd) }
+
+// Begin draws the time before a user's first call, so that users do not start together.
+func (d *Drawer) Begin() time.Duration { return time.Duration(d.rnd.Float64() * float64(d.Pause())) }
+
+// Next generates the next call, made at a time.
+func (d *Drawer) Next(at time.Duration, c *Call) {
 	p := d.p
 	k := pick(p.weights, d.rnd)
-	kind := &p.kinds[k]
-	c.group = -1
+	kind := &p.Scenario.Calls[k]
+	c.GroupAt = -1
 	for _, s := range p.spikes {
 		if s.from <= at && at < s.to {
-			c.group = s.group
+			c.GroupAt = s.group
 			break
 		}
 	}
-	if c.group < 0 {
-		c.group = pick(p.shares, d.rnd)
+	if c.GroupAt < 0 {
+		c.GroupAt = pick(p.shares, d.rnd)
 	}
-	g := &p.groups[c.group]
+	g := &p.groups[c.GroupAt]
 	n := 0
 	switch {
-	case g.Pick == "own" && user >= 0:
-		n = user % len(g.ids)
+	case g.Pick == "own" && d.user >= 0:
+		n = d.user % len(g.ids)
 	case g.Pick == "zipf":
-		n = int(d.zipfs[c.group].Uint64())
+		n = int(d.zipfs[c.GroupAt].Uint64())
 	case len(g.ids) > 1:
 		n = d.rnd.IntN(len(g.ids))
 	}
-	c.resource = 0
+	c.ResourceAt = 0
 	if len(p.Scenario.Resources) > 1 {
-		c.resource = d.rnd.IntN(len(p.Scenario.Resources))
+		c.ResourceAt = d.rnd.IntN(len(p.Scenario.Resources))
 	}
-	c.Op, c.Entity, c.Resource = kind.Op, g.ids[n], p.Scenario.Resources[c.resource]
+	c.Op, c.Entity, c.Resource = kind.Op, g.ids[n], p.Scenario.Resources[c.ResourceAt]
 	c.Tokens, c.Adjust = p.fixed[k], nil
 	if c.Tokens == nil {
 		c.Tokens = d.tokens(kind.Tokens, nil)
@@ -91,7 +108,7 @@ func (d *drawer) draw(user int, at time.Duration, c *Call) {
 }
 
 // tokens draws amounts, minus those in less, in the order of their names.
-func (d *drawer) tokens(ranges map[string]Range, less weir.Tokens) weir.Tokens {
+func (d *Drawer) tokens(ranges map[string]Range, less weir.Tokens) weir.Tokens {
 	var room [8]string
 	names := room[:0]
 	for name := range ranges {

@@ -1,4 +1,4 @@
-package load
+package traffic
 
 import (
 	"cmp"
@@ -33,7 +33,6 @@ type Plan struct {
 	shares   []float64 // cumulative, up to 1
 	weights  []float64
 	spikes   []spike
-	kinds    []Kind
 	fixed    []map[string]int64 // tokens of kinds whose amounts never differ
 }
 
@@ -81,8 +80,8 @@ func NewPlan(sc *Scenario, set Settings) (*Plan, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	if p.Callers < 1 || p.Callers > maxUsers {
-		return nil, fmt.Errorf("callers must be from 1 to %d", maxUsers)
+	if p.Callers < 1 || p.Callers > MaxUsers {
+		return nil, fmt.Errorf("callers must be from 1 to %d", MaxUsers)
 	}
 	length := time.Duration(s.For)
 	users := float64(s.Users)
@@ -109,13 +108,12 @@ func NewPlan(sc *Scenario, set Settings) (*Plan, error) {
 // draws prepares the data from which calls are drawn.
 func (p *Plan) draws() {
 	s := &p.Scenario
-	p.kinds = s.Calls
 	sum := 0.0
 	for i := range s.Entities {
 		g := group{Group: &s.Entities[i]}
 		count := max(1, g.Count)
 		if g.Pick == "own" {
-			count = p.most()
+			count = p.MostUsers()
 		}
 		for n := range count {
 			id := g.ID
@@ -145,8 +143,8 @@ func (p *Plan) draws() {
 	}
 }
 
-// most is the largest number of users at any time.
-func (p *Plan) most() int {
+// MostUsers is the largest number of users at any time.
+func (p *Plan) MostUsers() int {
 	most := 0.0
 	for i := range p.curve {
 		most = max(most, p.curve[i].a, p.curve[i].b)
@@ -187,19 +185,37 @@ func (p *Plan) Calls() uint64 {
 	return p.schedule.total
 }
 
-const maxWindows = 120
+// Due is when the n-th call of an open loop is due, counted from 0.
+func (p *Plan) Due(n uint64) time.Duration { return p.schedule.at(n) }
 
-// width is the width of a window.
-func (p *Plan) width() (w time.Duration) {
-	length := time.Duration(p.Scenario.For)
-	for _, w = range []time.Duration{
-		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second,
-		5 * time.Second,
-		10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute,
-	} {
-		if length <= maxWindows*w {
-			return w
-		}
+// AtOnce is how many calls are due at once: those of a burst, or 0.
+func (p *Plan) AtOnce() int {
+	if p.schedule == nil || p.schedule.bursts == nil {
+		return 0
 	}
-	return length / maxWindows
+	return p.schedule.bursts.Calls
+}
+
+// Users is the number of users at a time.
+func (p *Plan) Users(at time.Duration) float64 { return p.curve.at(at) }
+
+// Length is how long the plan takes, without a warm-up.
+func (p *Plan) Length() time.Duration { return time.Duration(p.Scenario.For) }
+
+// WarmUp returns a plan for the warm-up before the run, with a constant number of users. Its calls differ from the
+// run's.
+func (p *Plan) WarmUp() *Plan {
+	w := *p
+	w.Scenario.For, w.Scenario.WarmUp = p.Scenario.WarmUp, 0
+	users := max(1, p.curve.at(0))
+	w.curve, w.spikes = flat(users, w.Length()), nil
+	w.Seed = ^p.Seed
+	if p.schedule != nil {
+		each := p.schedule.each
+		if b := p.Scenario.Bursts; b != nil {
+			each = float64(b.Calls) / time.Duration(b.Every).Seconds() / users
+		}
+		w.schedule = scheduleOf(w.curve, each, nil, w.Length())
+	}
+	return &w
 }

@@ -1,0 +1,49 @@
+package report
+
+import (
+	"cmp"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/clock"
+)
+
+// Smallest returns the limit with the smallest amount above low that is enough, with the burst scaled in proportion. It
+// searches by doubling and halving. It returns nil if no limit that weir allows is enough.
+func Smallest(l weir.Limit, low int64, enough func(weir.Limit) bool) *weir.Limit {
+	high := max(low+1, l.Amount)
+	for allowed(scaled(l, high)) && !enough(scaled(l, high)) {
+		low, high = high, 2*high
+	}
+	for high-low > 1 {
+		if mid := low + (high-low)/2; allowed(scaled(l, mid)) && !enough(scaled(l, mid)) {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	if found := scaled(l, high); allowed(found) {
+		return &found
+	}
+	return nil
+}
+
+// scaled returns a limit with another amount, and the burst scaled in proportion.
+func scaled(l weir.Limit, amount int64) weir.Limit {
+	burst := cmp.Or(l.Burst, l.Amount)
+	l.Burst = max(1, min(clock.MulDivFloor(burst, amount, l.Amount), weir.MaxTokens+1)) // allowed checks the range
+	l.Amount = amount
+	return l
+}
+
+// allowed reports whether weir allows a limit.
+func allowed(l weir.Limit) bool {
+	return l.Amount <= weir.MaxTokens && l.Burst <= weir.MaxTokens && Params(l).Check() == nil
+}
+
+// Params returns the arithmetic of a limit, in millitokens. More than can be spent at once stays more.
+func Params(l weir.Limit) clock.Params {
+	return clock.Params{Amount: Milli(l.Amount), Period: int64(l.Period), Burst: Milli(l.Burst)}
+}
+
+// Milli converts tokens to millitokens. More than can be spent at once stays more.
+func Milli(tokens int64) int64 { return min(tokens, weir.MaxTokens+1) * 1000 }
