@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
 var update = flag.Bool("update", false, "write testdata/**/*.golden")
@@ -35,7 +36,7 @@ func golden(t *testing.T, file, got string) {
 
 func decodeText(t *testing.T, text string) []*manifest.Manifest {
 	t.Helper()
-	ms, err := manifest.Decode([]manifest.Source{{Name: "test.yaml", Text: []byte(text)}}, manifest.Options{})
+	ms, err := manifest.Decode([]strictyaml.Source{{Name: "test.yaml", Text: []byte(text)}}, strictyaml.Options{})
 	if err != nil {
 		t.Fatalf("%s\n%v", text, explain(err))
 	}
@@ -53,7 +54,7 @@ func decodeOne(t *testing.T, text string) *manifest.Manifest {
 }
 
 func explain(err error) string {
-	var errs manifest.Errors
+	var errs strictyaml.Errors
 	if !errors.As(err, &errs) {
 		return err.Error()
 	}
@@ -78,7 +79,7 @@ func TestMessages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ms, err := manifest.Decode([]manifest.Source{{Name: filepath.Base(file), Text: text}}, manifest.Options{})
+			ms, err := manifest.Decode([]strictyaml.Source{{Name: filepath.Base(file), Text: text}}, strictyaml.Options{})
 			if err == nil {
 				t.Fatalf("accepted: %s", ms[0].Text())
 			}
@@ -97,11 +98,11 @@ func TestText(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
-			sources, err := manifest.Open([]string{file}, nil)
+			sources, err := strictyaml.Open([]string{file}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			ms, err := manifest.Decode(sources, manifest.Options{Set: map[string]string{}})
+			ms, err := manifest.Decode(sources, strictyaml.Options{Set: map[string]string{}})
 			if err != nil {
 				t.Fatal(explain(err))
 			}
@@ -120,9 +121,9 @@ func TestText(t *testing.T) {
 func TestVariables(t *testing.T) {
 	t.Parallel()
 	const text = "namespace: a\nvariables: {N: 5, M: {}}\nsystem: {limits: {rpm: {capacity: \"${N}\"}, tpm: {capacity: \"${M}\"}}}\n"
-	src := []manifest.Source{{Name: "x", Text: []byte(text)}}
+	src := []strictyaml.Source{{Name: "x", Text: []byte(text)}}
 	env := func(name string) (string, bool) { return "70", name == "M" || name == "HOME" }
-	ms, err := manifest.Decode(src, manifest.Options{Set: map[string]string{"N": "6K"}, Env: env})
+	ms, err := manifest.Decode(src, strictyaml.Options{Set: map[string]string{"N": "6K"}, Env: env})
 	if err != nil {
 		t.Fatal(explain(err))
 	}
@@ -130,7 +131,7 @@ func TestVariables(t *testing.T) {
 	if diff := cmp.Diff(want, string(ms[0].Text())); diff != "" {
 		t.Error(diff)
 	}
-	_, err = manifest.Decode(src, manifest.Options{Set: map[string]string{"MM": "6"}, Env: env})
+	_, err = manifest.Decode(src, strictyaml.Options{Set: map[string]string{"MM": "6"}, Env: env})
 	if err == nil || !strings.Contains(explain(err), "did you mean M?") {
 		t.Errorf("--set of a name that is not declared: %v", err)
 	}
@@ -145,7 +146,7 @@ func TestOpen(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	src, err := manifest.Open([]string{dir, filepath.Join(dir, "a.yaml"), "-"}, strings.NewReader("namespace: s"))
+	src, err := strictyaml.Open([]string{dir, filepath.Join(dir, "a.yaml"), "-"}, strings.NewReader("namespace: s"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,10 +158,10 @@ func TestOpen(t *testing.T) {
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := manifest.Open([]string{filepath.Join(dir, "none")}, nil); !errors.Is(err, os.ErrNotExist) {
+	if _, err := strictyaml.Open([]string{filepath.Join(dir, "none")}, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	if _, err := manifest.Open([]string{t.TempDir()}, nil); err == nil {
+	if _, err := strictyaml.Open([]string{t.TempDir()}, nil); err == nil {
 		t.Error("a folder without manifests is accepted")
 	}
 }

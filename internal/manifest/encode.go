@@ -11,15 +11,16 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
 // Text returns the manifest as canonical YAML: sorted, each limit in its shortest form. Manifests that declare the
 // same have the same text.
 func (m *Manifest) Text() []byte {
 	w := &writer{}
-	w.text(0, "namespace", escape(m.Namespace))
+	w.text(0, "namespace", strictyaml.Escape(m.Namespace))
 	if m.Name != DefaultName {
-		w.text(0, "manifest", escape(m.Name))
+		w.text(0, "manifest", strictyaml.Escape(m.Name))
 	}
 	section, entity, within := "", "", false // within: inside the resources of the entity
 	for _, k := range keysOf(m.Records) {

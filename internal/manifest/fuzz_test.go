@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
 // FuzzDecode asserts that the decoder fails only with its own errors, each of which can be shown, and that what it accepts
@@ -28,8 +29,8 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add([]byte("a: &a [*a]\nnamespace: *a\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		ms, err := manifest.Decode([]manifest.Source{{Name: "f", Text: text}}, manifest.Options{})
-		var errs manifest.Errors
+		ms, err := manifest.Decode([]strictyaml.Source{{Name: "f", Text: text}}, strictyaml.Options{})
+		var errs strictyaml.Errors
 		if err != nil && (!errors.As(err, &errs) || len(errs) == 0) {
 			t.Fatalf("%T: %v", err, err)
 		}
@@ -40,7 +41,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		for _, m := range ms {
 			written := m.Text()
-			again, err := manifest.Decode([]manifest.Source{{Name: "g", Text: written}}, manifest.Options{})
+			again, err := manifest.Decode([]strictyaml.Source{{Name: "g", Text: written}}, strictyaml.Options{})
 			if err != nil {
 				t.Fatalf("written:\n%s\n%s", written, explain(err))
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
 // kind is a kind of record that a manifest declares.
@@ -26,7 +27,7 @@ type kind struct {
 // member is one member of a record: how it is read, written and compared. A member at its default is not written.
 type member struct {
 	key    string
-	decode func(d *Reader, n *yaml.Node, path string, r *Record) bool
+	decode func(d *decoder, n *yaml.Node, path string, r *Record) bool
 	encode func(w *writer, depth int, r *Record)
 	diff   func(old, set *Record) []Field
 	block  bool // written below its key, after all values
@@ -41,12 +42,12 @@ var kinds = struct{ system, resource, entity, entityLimits kind }{
 		empty:   "declares nothing", hint: "allowed: limits, on_unavailable, near_limit",
 	},
 	resource: kind{
-		section: "resources", rank: 1, name: func(k Key) string { return "resource " + quote(k.Resource) },
+		section: "resources", rank: 1, name: func(k Key) string { return "resource " + strictyaml.Quote(k.Resource) },
 		members: []member{limitsMember, onUnavailableMember},
 		empty:   "limits is missing", hint: limitsHint,
 	},
 	entity: kind{
-		section: "entities", rank: 2, name: func(k Key) string { return "entity " + quote(k.Entity) },
+		section: "entities", rank: 2, name: func(k Key) string { return "entity " + strictyaml.Quote(k.Entity) },
 		members: []member{nameMember, parentMember, cascadeMember, metadataMember},
 	},
 	entityLimits: kind{
@@ -58,9 +59,9 @@ var kinds = struct{ system, resource, entity, entityLimits kind }{
 
 func entityLimitsName(k Key) string {
 	if k.Resource == "" {
-		return "entity " + quote(k.Entity) + " on other resources"
+		return "entity " + strictyaml.Quote(k.Entity) + " on other resources"
 	}
-	return "entity " + quote(k.Entity) + " on " + quote(k.Resource)
+	return "entity " + strictyaml.Quote(k.Entity) + " on " + strictyaml.Quote(k.Resource)
 }
 
 // kind returns the kind of record that the key names.
@@ -80,7 +81,7 @@ func (k Key) kind() *kind {
 var (
 	limitsMember = member{
 		key: "limits", block: true,
-		decode: func(d *Reader, n *yaml.Node, path string, r *Record) (ok bool) {
+		decode: func(d *decoder, n *yaml.Node, path string, r *Record) (ok bool) {
 			r.Limits.Limits, ok = d.limits(n, path)
 			return ok
 		},
@@ -96,17 +97,17 @@ var (
 	}
 	onUnavailableMember = textMember("on_unavailable",
 		func(r *Record) *weir.OnUnavailable { return &r.Limits.OnUnavailable },
-		func(d *Reader, n *yaml.Node, path, text string) bool {
+		func(d *decoder, n *yaml.Node, path, text string) bool {
 			allowed := []string{"deny", "allow", "local"}
 			if slices.Contains(allowed, text) {
 				return true
 			}
-			d.bad(d.follow(n), path, hint(text, allowed), "%s is unknown", quote(text))
+			d.Bad(d.Follow(n), path, strictyaml.Allowed(text, allowed), "%s is unknown", strictyaml.Quote(text))
 			return false
 		}, nil)
 	nearLimitMember = member{
 		key: "near_limit",
-		decode: func(d *Reader, n *yaml.Node, path string, r *Record) (ok bool) {
+		decode: func(d *decoder, n *yaml.Node, path string, r *Record) (ok bool) {
 			r.Limits.NearLimit, ok = d.nearLimit(n, path)
 			return ok
 		},
@@ -136,11 +137,11 @@ var (
 // The members of an entity.
 var (
 	nameMember   = textMember("name", func(r *Record) *string { return &r.Entity.Name }, nil, nil)
-	parentMember = textMember("parent", func(r *Record) *string { return &r.Entity.Parent }, (*Reader).id, parentMoves)
+	parentMember = textMember("parent", func(r *Record) *string { return &r.Entity.Parent }, (*decoder).id, parentMoves)
 
 	cascadeMember = member{
 		key: "cascade",
-		decode: func(d *Reader, n *yaml.Node, path string, r *Record) (ok bool) {
+		decode: func(d *decoder, n *yaml.Node, path string, r *Record) (ok bool) {
 			r.Entity.Cascade, ok = d.Truth(n, path)
 			return ok
 		},
@@ -156,7 +157,7 @@ var (
 	}
 	metadataMember = member{
 		key: "metadata", block: true,
-		decode: func(d *Reader, n *yaml.Node, path string, r *Record) (ok bool) {
+		decode: func(d *decoder, n *yaml.Node, path string, r *Record) (ok bool) {
 			r.Entity.Metadata, ok = d.metadata(n, path)
 			return ok
 		},
@@ -165,7 +166,7 @@ var (
 				w.key(depth, "metadata")
 			}
 			for _, k := range slices.Sorted(maps.Keys(r.Entity.Metadata)) {
-				w.text(depth+1, k, escape(r.Entity.Metadata[k]))
+				w.text(depth+1, k, strictyaml.Escape(r.Entity.Metadata[k]))
 			}
 		},
 		diff: func(old, set *Record) (fs []Field) {
@@ -179,7 +180,7 @@ var (
 				return ""
 			}
 			for _, k := range slices.Sorted(maps.Keys(keys)) {
-				fs = append(fs, textDiff("metadata."+quote(k), text(old, k), text(set, k), Same)...)
+				fs = append(fs, textDiff("metadata."+strictyaml.Quote(k), text(old, k), text(set, k), Same)...)
 			}
 			return fs
 		},
@@ -188,18 +189,18 @@ var (
 
 // textMember returns a member that is text, "" by default.
 func textMember[S ~string](key string, of func(*Record) *S,
-	check func(d *Reader, n *yaml.Node, path, text string) bool, moves func(old, set *Record) Moves,
+	check func(d *decoder, n *yaml.Node, path, text string) bool, moves func(old, set *Record) Moves,
 ) member {
 	return member{
 		key: key,
-		decode: func(d *Reader, n *yaml.Node, path string, r *Record) bool {
+		decode: func(d *decoder, n *yaml.Node, path string, r *Record) bool {
 			text, ok := d.Text(n, path)
 			*of(r) = S(text)
 			return ok && (check == nil || check(d, n, path, text))
 		},
 		encode: func(w *writer, depth int, r *Record) {
 			if text := string(*of(r)); text != "" {
-				w.text(depth, key, escape(text))
+				w.text(depth, key, strictyaml.Escape(text))
 			}
 		},
 		diff: func(old, set *Record) []Field {
@@ -236,34 +237,34 @@ func parentMoves(old, set *Record) Moves {
 }
 
 // nearLimit reads percentages; an empty list means none. The schema cannot express that they must ascend.
-func (d *Reader) nearLimit(n *yaml.Node, path string) (admin.Thresholds, bool) {
-	if n = d.follow(n); n.Kind != yaml.SequenceNode {
-		d.bad(n, path, "write percentages, such as [80, 95], or [] for none", "is %s, not a list", kindOf(n))
+func (d *decoder) nearLimit(n *yaml.Node, path string) (admin.Thresholds, bool) {
+	if n = d.Follow(n); n.Kind != yaml.SequenceNode {
+		d.Not(n, path, "write percentages, such as [80, 95], or [] for none", "a list")
 		return nil, false
 	}
 	t, good := admin.Thresholds{}, true
 	all := d.List(n, path, func(at string, v *yaml.Node) {
 		p, ok := d.Count(v, at)
 		if p > 100 {
-			d.bad(d.follow(v), at, "", "%d is not a percentage from 1 to 100", p)
+			d.Bad(d.Follow(v), at, "", "%d is not a percentage from 1 to 100", p)
 			ok = false
 		}
 		t, good = append(t, int(p)), good && ok
 	})
 	var bad *weir.ConfigError
 	if err := t.Validate(); good && errors.As(err, &bad) {
-		d.bad(n, path, "", "%s", bad.Reason)
+		d.Bad(n, path, "", "%s", bad.Reason)
 		return nil, false
 	}
 	return t, all && good
 }
 
-func (d *Reader) metadata(n *yaml.Node, path string) (map[string]string, bool) {
+func (d *decoder) metadata(n *yaml.Node, path string) (map[string]string, bool) {
 	var m map[string]string
 	good := true
 	isMap := d.Mapping(n, path, func(key string, k, v *yaml.Node) {
 		if key == "" {
-			d.bad(k, path+"."+quote(key), "", "has an empty key")
+			d.Bad(k, path+"."+strictyaml.Quote(key), "", "has an empty key")
 			good = false
 			return
 		}
@@ -271,7 +272,7 @@ func (d *Reader) metadata(n *yaml.Node, path string) (map[string]string, bool) {
 			m = make(map[string]string)
 		}
 		var ok bool
-		m[key], ok = d.Text(v, path+"."+quote(key))
+		m[key], ok = d.Text(v, path+"."+strictyaml.Quote(key))
 		good = good && ok
 	})
 	return m, isMap && good

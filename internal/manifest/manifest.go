@@ -3,12 +3,12 @@ package manifest
 import (
 	"cmp"
 	"crypto/sha256"
+	_ "embed" // schema.json
 	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
@@ -21,7 +21,6 @@ const DefaultName = "default"
 type Manifest struct {
 	Namespace string
 	Name      string
-	Files     []string // its source files
 	Records   map[Key]*Record
 }
 
@@ -64,17 +63,6 @@ func (k Key) Compare(o Key) int {
 // keysOf returns the keys of records in order.
 func keysOf[V any](records map[Key]V) []Key {
 	return slices.SortedFunc(maps.Keys(records), Key.Compare)
-}
-
-// quote returns an ID as it is if it is plain, and quoted otherwise.
-func quote(id string) string {
-	plain := id != "" && !strings.ContainsFunc(id, func(r rune) bool {
-		return r <= ' ' || r == '"' || r == '\'' || r == ',' || !strconv.IsPrint(r)
-	})
-	if plain {
-		return id
-	}
-	return strconv.Quote(id)
 }
 
 // hash returns a short hash of the declared record, which marks the live one.
@@ -145,3 +133,9 @@ func (m *Manifest) Hash() string {
 	sum := sha256.Sum256(m.Text())
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
+
+// Schema is the manifest format as a JSON Schema, for editors. Rules that involve several values, such as no cycles
+// of parents, are checked only by the decoder.
+//
+//go:embed schema.json
+var Schema []byte

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
 // Plan lists how a manifest differs from the live records, and what applying it would do. Making it writes nothing.
@@ -88,9 +89,10 @@ func (p *Plan) declared(k Key, r *Record, lv *live) (problems []string) {
 	exists := old.Version != 0 && (old.Entity == nil || !old.Entity.Created.IsZero())
 	switch {
 	case by != nil && by.Manifest != p.Manifest:
-		return []string{fmt.Sprintf("%s is declared in %s by manifest %s, and managed by manifest %s: declare it in "+
-			"one of them",
-			k, r.at, quote(p.Manifest), quote(by.Manifest))}
+		return []string{fmt.Sprintf(
+			"%s is declared in %s by manifest %s, and managed by manifest %s: declare it in one of them",
+			k, r.at, strictyaml.Quote(p.Manifest), strictyaml.Quote(by.Manifest),
+		)}
 	case !exists:
 		c.Action = Create
 	case by == nil:
@@ -157,8 +159,8 @@ func (p *Plan) checkParents(lv *live) (problems []string) {
 				problems = append(
 					problems,
 					fmt.Sprintf(
-						"entity %s%s has parent %s, which neither exists nor is declared", quote(at.ID), where,
-						quote(at.Parent),
+						"entity %s%s has parent %s, which neither exists nor is declared",
+						strictyaml.Quote(at.ID), where, strictyaml.Quote(at.Parent),
 					),
 				)
 				return
@@ -166,7 +168,8 @@ func (p *Plan) checkParents(lv *live) (problems []string) {
 				problems = append(
 					problems,
 					fmt.Sprintf(
-						"entity %s%s would be its own ancestor: %s", quote(e.ID), where, strings.Join(road, " → "),
+						"entity %s%s would be its own ancestor: %s", strictyaml.Quote(e.ID), where,
+						strings.Join(road, " → "),
 					),
 				)
 				return
@@ -174,7 +177,8 @@ func (p *Plan) checkParents(lv *live) (problems []string) {
 				problems = append(
 					problems,
 					fmt.Sprintf(
-						"entity %s%s would have a chain of more than %d entities", quote(e.ID), where, weir.MaxDepth,
+						"entity %s%s would have a chain of more than %d entities", strictyaml.Quote(e.ID), where,
+						weir.MaxDepth,
 					),
 				)
 				return

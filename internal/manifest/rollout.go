@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
 // RolloutOptions say how to apply a plan in stages.
@@ -58,7 +59,7 @@ func (e *UnfinishedError) Error() string {
 	return fmt.Sprintf(
 		"a rollout of another version of manifest %s is unfinished, at %d%%: continue it, or apply any version "+
 			"without stages",
-		quote(e.Manifest), e.Percent,
+		strictyaml.Quote(e.Manifest), e.Percent,
 	)
 }
 
@@ -121,7 +122,7 @@ func (r *rollout) begin(ctx context.Context) error {
 	p := r.plan
 	if left := r.lock.Rollout(); left != nil {
 		if err := json.Unmarshal(left, &r.state); err != nil {
-			return fmt.Errorf("continue the rollout of manifest %s: %w", quote(p.Manifest), err)
+			return fmt.Errorf("continue the rollout of manifest %s: %w", strictyaml.Quote(p.Manifest), err)
 		}
 		if r.state.Hash != p.Hash {
 			return &UnfinishedError{p.Manifest, r.state.Percent}

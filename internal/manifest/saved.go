@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
 // Saved is a file of plans: the manifests, and a hash of the live records they were made from.
@@ -73,7 +74,7 @@ func Load(ctx context.Context, lim *weir.Limiter, text []byte, name string) ([]*
 	}
 	var plans []*Plan
 	for _, saved := range s.Plans {
-		ms, err := Decode([]Source{{name, []byte(saved.Text)}}, Options{})
+		ms, err := Decode([]strictyaml.Source{{Name: name, Text: []byte(saved.Text)}}, strictyaml.Options{})
 		if err != nil {
 			return nil, fmt.Errorf("%s is not a saved plan: %w", name, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
 func resolved(t *testing.T) *jsonschema.Resolved {
@@ -35,7 +36,7 @@ func TestSchemaAgrees(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		_, decoded := manifest.Decode([]manifest.Source{{Name: "x.json", Text: text}}, manifest.Options{})
+		_, decoded := manifest.Decode([]strictyaml.Source{{Name: "x.json", Text: text}}, strictyaml.Options{})
 		validated := schema.Validate(doc)
 		if (decoded == nil) != (validated == nil) {
 			rt.Fatalf("%s\ndecoder: %v\nschema: %v", text, decoded, validated)
@@ -84,7 +85,7 @@ func TestSchemaKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = manifest.Decode([]manifest.Source{{Name: "x", Text: text}}, manifest.Options{})
+		_, err = manifest.Decode([]strictyaml.Source{{Name: "x", Text: text}}, strictyaml.Options{})
 		_, allowed, _ := strings.Cut(explain(err), "= allowed: ")
 		allowed, _, _ = strings.Cut(allowed, "\n")
 		if got := strings.Split(allowed, ", "); len(got) != len(keys) {

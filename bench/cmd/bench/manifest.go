@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/disk"
 )
@@ -138,7 +139,8 @@ func declared(capacity int) (*manifest.Manifest, error) {
 			)
 		}
 	}
-	ms, err := manifest.Decode([]manifest.Source{{Name: "bench.yaml", Text: []byte(b.String())}}, manifest.Options{})
+	src := strictyaml.Source{Name: "bench.yaml", Text: []byte(b.String())}
+	ms, err := manifest.Decode([]strictyaml.Source{src}, strictyaml.Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
 // Provisioner plans and applies manifests on one table.
@@ -113,7 +114,7 @@ func (p *Provisioner) request(ctx context.Context, event []byte) (Answer, error)
 	if r.Saved == nil {
 		var err error
 		if ms, err = manifest.Decode(
-			[]manifest.Source{{Name: "manifest", Text: r.Manifest}}, manifest.Options{},
+			[]strictyaml.Source{{Name: "manifest", Text: r.Manifest}}, strictyaml.Options{},
 		); err != nil {
 			return a, err
 		}
@@ -194,7 +195,7 @@ func (p Problem) String() string {
 
 // problems returns all problems that an error contains.
 func problems(err error, res *manifest.Result) (all []Problem) {
-	var mistakes manifest.Errors
+	var mistakes strictyaml.Errors
 	var wrong manifest.ProblemsError
 	var failed *manifest.FailedError
 	switch {

@@ -19,6 +19,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/aws/lambdafn"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -160,7 +161,7 @@ func wants(t *testing.T, resp map[string]any, status, reason string) string {
 // which CloudFormation passes them on: with numbers and booleans as text.
 func properties(t *testing.T, text string) map[string]any {
 	t.Helper()
-	ms, err := manifest.Decode([]manifest.Source{{Name: "test", Text: []byte(text)}}, manifest.Options{})
+	ms, err := manifest.Decode([]strictyaml.Source{{Name: "test", Text: []byte(text)}}, strictyaml.Options{})
 	must(t, err)
 	var doc struct {
 		Resources map[string]struct {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
 // ResourceType is the CloudFormation type of a manifest.
@@ -57,7 +58,8 @@ func manifestOf(properties []byte) (*manifest.Manifest, error) {
 	if len(bytes.TrimSpace(p.Manifest)) == 0 {
 		return nil, fmt.Errorf("properties of %s: Manifest is missing", ResourceType)
 	}
-	ms, err := manifest.Decode([]manifest.Source{{Name: "Manifest", Text: p.Manifest}}, manifest.Options{Texts: true})
+	src := strictyaml.Source{Name: "Manifest", Text: p.Manifest}
+	ms, err := manifest.Decode([]strictyaml.Source{src}, strictyaml.Options{Texts: true})
 	if err != nil {
 		return nil, err
 	}

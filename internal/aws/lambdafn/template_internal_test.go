@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
 // A template carries everything that the YAML does, even when CloudFormation passes numbers and booleans on as text.
@@ -21,7 +22,7 @@ func TestTemplate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ms, err := manifest.Decode([]manifest.Source{{Name: name, Text: text}}, manifest.Options{})
+		ms, err := manifest.Decode([]strictyaml.Source{{Name: name, Text: text}}, strictyaml.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

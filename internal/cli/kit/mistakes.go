@@ -5,19 +5,19 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
 // Checked is the result of checking a file, as printed.
 type Checked struct {
-	Valid  bool                   `json:"valid"`
-	Errors []*manifest.Diagnostic `json:"errors"`
+	Valid  bool                     `json:"valid"`
+	Errors []*strictyaml.Diagnostic `json:"errors"`
 }
 
 // Mistakes prints the errors in a file with their positions, and returns an error with their count. It returns any
 // other error as it is.
 func Mistakes(a *Run, err error) error {
-	var all manifest.Errors
+	var all strictyaml.Errors
 	if !errors.As(err, &all) {
 		return err
 	}

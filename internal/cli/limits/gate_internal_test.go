@@ -14,6 +14,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/aws/stack"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 	"github.com/weirlimits/weir/internal/testkit/cloudtest"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -35,7 +36,7 @@ type gated struct {
 func gatedManifest(t *testing.T, rpm int) *manifest.Manifest {
 	t.Helper()
 	text := fmt.Sprintf("namespace: default\nresources:\n  api:\n    limits:\n      rpm: {capacity: %d}\n", rpm)
-	ms, err := manifest.Decode([]manifest.Source{{Name: "limits.yaml", Text: []byte(text)}}, manifest.Options{})
+	ms, err := manifest.Decode([]strictyaml.Source{{Name: "limits.yaml", Text: []byte(text)}}, strictyaml.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
 // historyQuery selects the revisions of a manifest, or one of them.
@@ -73,8 +74,8 @@ manifest file does not change: applying it again undoes the rollback.`,
 			if err != nil {
 				return err
 			}
-			source := manifest.Source{Name: fmt.Sprintf("revision %d", q.Revision), Text: text}
-			ms, err := manifest.Decode([]manifest.Source{source}, manifest.Options{})
+			source := strictyaml.Source{Name: fmt.Sprintf("revision %d", q.Revision), Text: text}
+			ms, err := manifest.Decode([]strictyaml.Source{source}, strictyaml.Options{})
 			if err != nil {
 				return fmt.Errorf("revision %d was written by another version of weir: %w", q.Revision, err)
 			}

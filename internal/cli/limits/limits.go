@@ -14,6 +14,7 @@ import (
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
 //go:embed fields.txt
@@ -52,11 +53,11 @@ func (f *SourceFlags) Read(a *kit.Run) ([]*manifest.Manifest, error) {
 	if len(f.Files) == 0 {
 		return nil, kit.Usage(errors.New("no manifest is given: add -f FILE"))
 	}
-	sources, err := manifest.Open(f.Files, a.In)
+	sources, err := strictyaml.Open(f.Files, a.In)
 	if err != nil {
 		return nil, err
 	}
-	ms, err := manifest.Decode(sources, manifest.Options{Set: f.Set, Env: a.LookupEnv})
+	ms, err := manifest.Decode(sources, strictyaml.Options{Set: f.Set, Env: a.LookupEnv})
 	return ms, kit.Mistakes(a, err)
 }
 
@@ -69,7 +70,7 @@ func validate(r *kit.Run) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return r.Print(kit.Checked{Valid: true, Errors: []*manifest.Diagnostic{}}, func() {
+		return r.Print(kit.Checked{Valid: true, Errors: []*strictyaml.Diagnostic{}}, func() {
 			for _, m := range ms {
 				r.Out.Printf(
 					"valid: namespace %s, manifest %s: %s\n", m.Namespace, m.Name, kit.Plural(len(m.Records), "record"),

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/weirlimits/weir/internal/cli/kit"
-	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/envoy"
@@ -52,7 +52,7 @@ func (f *envoyFlags) open(_ context.Context, s *serving) error {
 }
 
 func readMapping(path string) (*envoy.Mapping, error) {
-	src, err := manifest.Open([]string{path}, nil)
+	src, err := strictyaml.Open([]string{path}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/lab/traffic"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
 // Scratch returns the name of a new, unused namespace.
@@ -27,7 +28,8 @@ func SetUp(ctx context.Context, p *traffic.Plan, lim *weir.Limiter, namespace st
 	if err != nil {
 		return err
 	}
-	ms, err := manifest.Decode([]manifest.Source{{Name: "scenario " + p.Scenario.Name, Text: text}}, manifest.Options{})
+	src := strictyaml.Source{Name: "scenario " + p.Scenario.Name, Text: text}
+	ms, err := manifest.Decode([]strictyaml.Source{src}, strictyaml.Options{})
 	if err != nil {
 		return err
 	}

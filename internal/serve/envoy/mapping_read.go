@@ -1,18 +1,16 @@
 package envoy
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weirlimits/weir/admin"
-	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
-// ReadMapping reads a mapping. All errors are returned together, as [manifest.Errors].
+// ReadMapping reads a mapping. All errors are returned together, as [strictyaml.Errors].
 //
 //	domains:
 //	  edge:                         # as in Envoy's filter; "*" applies to all others
@@ -24,9 +22,9 @@ import (
 //	        tokens: {tpm: hits}     # default: the hits, from each limit that counts requests
 //	        forced: true            # debited even if it does not fit, for costs known afterwards
 //	    builtin: true               # apply the built-in rule if none matches; default: unknown
-func ReadMapping(src manifest.Source) (*Mapping, error) {
+func ReadMapping(src strictyaml.Source) (*Mapping, error) {
 	m := &Mapping{domains: make(map[string]*domain)}
-	err := manifest.Read(src, func(r *manifest.Reader, root *yaml.Node) {
+	err := strictyaml.Read(src, func(r *strictyaml.Reader, root *yaml.Node) {
 		seen := false
 		r.Fields(root, "", []string{"domains"}, func(_ string, v *yaml.Node) {
 			seen = true
@@ -47,7 +45,7 @@ func ReadMapping(src manifest.Source) (*Mapping, error) {
 	return m, nil
 }
 
-func readDomain(r *manifest.Reader, n *yaml.Node, path string) *domain {
+func readDomain(r *strictyaml.Reader, n *yaml.Node, path string) *domain {
 	d := &domain{}
 	r.Fields(n, path, []string{"namespace", "descriptors", "builtin"}, func(key string, v *yaml.Node) {
 		at := path + "." + key
@@ -72,7 +70,7 @@ func readDomain(r *manifest.Reader, n *yaml.Node, path string) *domain {
 	return d
 }
 
-func readRule(r *manifest.Reader, n *yaml.Node, path string) (ru rule, ok bool) {
+func readRule(r *strictyaml.Reader, n *yaml.Node, path string) (ru rule, ok bool) {
 	members := make(map[string]*yaml.Node)
 	if !r.Fields(n, path, []string{"match", "entity", "resource", "tokens", "forced"},
 		func(key string, v *yaml.Node) { members[key] = v }) {
@@ -108,7 +106,7 @@ func readRule(r *manifest.Reader, n *yaml.Node, path string) (ru rule, ok bool) 
 	return ru, true
 }
 
-func readPattern(r *manifest.Reader, n *yaml.Node, path, text string) pattern {
+func readPattern(r *strictyaml.Reader, n *yaml.Node, path, text string) pattern {
 	p := pattern{}
 	p.key, p.value, p.valued = strings.Cut(text, "=")
 	if p.key == "" {
@@ -121,7 +119,7 @@ func readPattern(r *manifest.Reader, n *yaml.Node, path, text string) pattern {
 }
 
 // readTemplate reads text that may contain {key}.
-func readTemplate(r *manifest.Reader, n *yaml.Node, path string, match []pattern) template {
+func readTemplate(r *strictyaml.Reader, n *yaml.Node, path string, match []pattern) template {
 	rest, ok := r.Text(n, path)
 	if !ok {
 		return nil
@@ -148,7 +146,7 @@ func readTemplate(r *manifest.Reader, n *yaml.Node, path string, match []pattern
 			at = isDomain
 		} else if at < 0 {
 			r.Bad(n, path, "allowed: "+strings.Join(keysOf(match), ", "),
-				fmt.Sprintf("%s is no key of the entries that match names", strconv.Quote(key)))
+				"%q is no key of the entries that match names", key)
 			return nil
 		}
 		t = append(t, part{entry: at})
@@ -165,7 +163,7 @@ func keysOf(match []pattern) []string {
 	return append(keys, "domain")
 }
 
-func readTokens(r *manifest.Reader, n *yaml.Node, path string) (all []amount) {
+func readTokens(r *strictyaml.Reader, n *yaml.Node, path string) (all []amount) {
 	good := r.Mapping(n, path, func(limit string, k, v *yaml.Node) {
 		at := path + "." + limit
 		if (admin.Scope{Entity: limit}).Validate() != nil || limit == "" {

@@ -14,13 +14,13 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
-	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 	"github.com/weirlimits/weir/internal/serve/envoy"
 )
 
 func mapping(t *testing.T, text string) *envoy.Mapping {
 	t.Helper()
-	m, err := envoy.ReadMapping(manifest.Source{Name: "mapping.yaml", Text: []byte(text)})
+	m, err := envoy.ReadMapping(strictyaml.Source{Name: "mapping.yaml", Text: []byte(text)})
 	if err != nil {
 		t.Fatal(err)
 	}

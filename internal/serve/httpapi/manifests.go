@@ -12,9 +12,10 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
-// Bounds on the manifests of a request: bytes, and pieces as counted by [manifest.Pieces]. Decoding takes up to a
+// Bounds on the manifests of a request: bytes, and pieces as counted by [strictyaml.Pieces]. Decoding takes up to a
 // kilobyte for each piece, and a piece can be as short as a byte.
 const (
 	maxManifest = 4 << 20
@@ -50,16 +51,16 @@ func (s *manifests) read(r *http.Request) ([]*manifest.Manifest, error) {
 	case len(text) > maxManifest:
 		return nil, &httpError{kind: kindTooLarge, detail: "at most 4 MiB of manifests are read: apply one " +
 			"namespace, or manifest, at a time"}
-	case manifest.Pieces(text) > maxPieces:
+	case strictyaml.Pieces(text) > maxPieces:
 		return nil, &httpError{kind: kindTooLarge, detail: "at most 500,000 keys, values, words of comments, " +
 			"commas, colons and brackets of manifests are read: apply one namespace, or manifest, at a time"}
 	}
-	return s.decodeManifests(r, manifest.Source{Name: "body", Text: text})
+	return s.decodeManifests(r, strictyaml.Source{Name: "body", Text: text})
 }
 
 // decodeManifests decodes manifests and checks that the client may use their namespaces. From then on, the request
 // counts as one that works on manifests.
-func (s *manifests) decodeManifests(r *http.Request, src manifest.Source) ([]*manifest.Manifest, error) {
+func (s *manifests) decodeManifests(r *http.Request, src strictyaml.Source) ([]*manifest.Manifest, error) {
 	if err := callerOf(r).Join(r.Context(), s.declaring); err != nil {
 		return nil, err
 	}
@@ -68,7 +69,7 @@ func (s *manifests) decodeManifests(r *http.Request, src manifest.Source) ([]*ma
 	if err := r.Context().Err(); err != nil {
 		return nil, err // the client left, or ran out of time, while others were decoded
 	}
-	ms, err := manifest.Decode([]manifest.Source{src}, manifest.Options{})
+	ms, err := manifest.Decode([]strictyaml.Source{src}, strictyaml.Options{})
 	if err != nil {
 		return nil, manifestError(err)
 	}
@@ -77,7 +78,7 @@ func (s *manifests) decodeManifests(r *http.Request, src manifest.Source) ([]*ma
 
 // manifestError converts an error in a manifest, or a conflict with the live records, for the client.
 func manifestError(err error) error {
-	var bad manifest.Errors
+	var bad strictyaml.Errors
 	var problems manifest.ProblemsError
 	var failed *manifest.FailedError
 	switch {
@@ -251,7 +252,7 @@ func (s *manifests) rollback(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ms, err := s.decodeManifests(r, manifest.Source{Name: "revision", Text: text})
+	ms, err := s.decodeManifests(r, strictyaml.Source{Name: "revision", Text: text})
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/answer"
 	"github.com/weirlimits/weir/internal/api"
-	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
@@ -50,7 +50,7 @@ var (
 type httpError struct {
 	kind          *kind
 	detail, field string
-	errors        manifest.Errors // of a manifest
+	errors        strictyaml.Errors // of a manifest
 }
 
 // Error returns the detail.
@@ -79,7 +79,7 @@ type problem struct {
 	detail, field string
 	retryAfter    time.Duration // without the jitter that is added when it is sent
 	over          *weir.ExceededError
-	errors        manifest.Errors
+	errors        strictyaml.Errors
 }
 
 // kindsOf has the kind of problem for each code of the limiter. A refusal by a limit has more; see problemOf.

@@ -19,7 +19,7 @@ var floors = [][]string{
 	{"internal/parts"},
 	{"."}, // decides
 	{"internal/answer", "admin", "retry"},
-	{"httplimit", "grpclimit", "weirtest", "internal/manifest", "internal/fleet/..."},
+	{"httplimit", "grpclimit", "weirtest", "internal/manifest/...", "internal/fleet/..."},
 	{"governor/...", "internal/api"},
 	{"internal/serve/...", "internal/aws/...", "internal/lab/..."},
 	{"internal/cli/...", "cmd/weir-lambda"},

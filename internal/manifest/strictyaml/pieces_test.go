@@ -1,4 +1,4 @@
-package manifest_test
+package strictyaml_test
 
 import (
 	"bytes"
@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v4"
 	"pgregory.net/rapid"
 
-	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
 func TestPieces(t *testing.T) {
@@ -24,7 +24,7 @@ func TestPieces(t *testing.T) {
 		"\xff\xfe-\x00\x85\x00-\x00":  2, // UTF-16
 		"a'b'c \"d e\" # a comment\n": 10,
 	} {
-		if got := manifest.Pieces([]byte(text)); got != want {
+		if got := strictyaml.Pieces([]byte(text)); got != want {
 			t.Errorf("%q: got %d, want %d", text, got, want)
 		}
 	}
@@ -48,7 +48,7 @@ func TestPiecesAreEnough(t *testing.T) {
 				nodes += nodesOf(&doc) - 2 // the document node, and the null node of an empty document
 			}
 		}
-		if n := manifest.Pieces(text); nodes > 2*n+1 {
+		if n := strictyaml.Pieces(text); nodes > 2*n+1 {
 			t.Fatalf("%q has %d nodes, and %d pieces", text, nodes, n)
 		}
 	})

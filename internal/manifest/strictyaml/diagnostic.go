@@ -1,14 +1,13 @@
-package manifest
+package strictyaml
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
-// Diagnostic is a mistake in a manifest: where it is, what it is, and what to write instead.
+// Diagnostic is a mistake in a file: where it is, what it is, and what to write instead.
 type Diagnostic struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`   // from 1
@@ -23,11 +22,7 @@ type Diagnostic struct {
 // String formats the mistake in several lines, with a caret below its place.
 func (d *Diagnostic) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s:%d:%d: ", d.File, d.Line, d.Column)
-	if d.Path != "" {
-		b.WriteString(d.Path + ": ")
-	}
-	b.WriteString(d.Message)
+	b.WriteString(d.head())
 	if d.Excerpt != "" {
 		line, at, width := d.window()
 		number := fmt.Sprintf("%5d", d.Line)
@@ -37,6 +32,15 @@ func (d *Diagnostic) String() string {
 		b.WriteString("\n      = " + d.Hint)
 	}
 	return b.String()
+}
+
+// head returns the first line.
+func (d *Diagnostic) head() string {
+	text := d.Message
+	if d.Path != "" {
+		text = d.Path + ": " + text
+	}
+	return fmt.Sprintf("%s:%d:%d: %s", d.File, d.Line, d.Column, text)
 }
 
 // maxExcerpt is how many characters of a line are shown.
@@ -60,39 +64,29 @@ func (d *Diagnostic) window() (line string, at, width int) {
 	return string(rs), at, max(1, min(d.width, len(rs)-at))
 }
 
-// Errors holds all mistakes in some manifests, ordered by file and position.
+// Errors holds all mistakes in some files, ordered by file and position.
 type Errors []*Diagnostic
 
 // Error returns one line with the number of mistakes and the first one.
 func (e Errors) Error() string {
-	first := fmt.Sprintf("%s:%d:%d: ", e[0].File, e[0].Line, e[0].Column)
-	if e[0].Path != "" {
-		first += e[0].Path + ": "
-	}
-	first += e[0].Message
+	first := e[0].head()
 	if len(e) == 1 {
 		return first
 	}
 	return fmt.Sprintf("%d errors, the first at %s", len(e), first)
 }
 
-func (e Errors) sort() {
-	slices.SortStableFunc(e, func(a, b *Diagnostic) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
-}
-
-// hint lists what is allowed and, if one of them is similar, what was probably meant.
-func hint(got string, allowed []string) string {
+// Allowed lists what is allowed and, if one of them is similar, what was probably meant.
+func Allowed(got string, allowed []string) string {
 	text := "allowed: " + strings.Join(allowed, ", ")
-	if near := nearest(got, allowed); near != "" {
+	if near := Nearest(got, allowed); near != "" {
 		text += "; did you mean " + near + "?"
 	}
 	return text
 }
 
-// nearest returns the most similar candidate that differs in at most a third of its letters, or "".
-func nearest(got string, candidates []string) string {
+// Nearest returns the most similar candidate that differs in at most a third of its letters, or "".
+func Nearest(got string, candidates []string) string {
 	best, least := "", 0
 	for _, c := range candidates {
 		if d := distance(strings.ToLower(got), strings.ToLower(c)); d <= max(1, utf8.RuneCountInString(c)/3) &&
@@ -128,4 +122,15 @@ func distance(a, b string) int {
 		before, last = last, row
 	}
 	return last[len(y)]
+}
+
+// Quote returns an ID as it is if it is plain, and quoted otherwise.
+func Quote(id string) string {
+	plain := id != "" && !strings.ContainsFunc(id, func(r rune) bool {
+		return r <= ' ' || r == '"' || r == '\'' || r == ',' || !strconv.IsPrint(r)
+	})
+	if plain {
+		return id
+	}
+	return strconv.Quote(id)
 }

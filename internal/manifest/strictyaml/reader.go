@@ -1,7 +1,11 @@
-package manifest
+package strictyaml
 
 import (
+	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,7 +18,7 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Options say how to read manifests.
+// Options say how to fill in variables.
 type Options struct {
 	// Set gives declared variables their values.
 	Set map[string]string
@@ -24,15 +28,19 @@ type Options struct {
 	Texts bool
 }
 
-// Reader reads YAML files of other formats as strictly as manifests, and collects all mistakes, each with its place.
-// When one of its methods returns false, the mistake is already recorded.
+// Reader reads a source, and collects all mistakes, each with its place. When one of its methods returns false, the
+// mistake is already recorded.
 type Reader struct {
-	opts   Options
-	src    *Source
-	vars   map[string]*variable // of the document
-	errs   Errors
-	visits int // of nodes; aliases can multiply them
+	opts     Options
+	src      *Source
+	vars     map[string]*variable // of the document
+	declared []string             // the variables of all documents
+	errs     Errors
+	visits   int // of nodes; aliases can multiply them
 }
+
+// New returns a reader of a source.
+func New(src *Source, opts Options) *Reader { return &Reader{opts: opts, src: src} }
 
 // maxVisits limits how far aliases can expand a source beyond its size.
 const maxVisits = 500_000
@@ -45,30 +53,93 @@ const maxExcerpts = 100
 
 // Read passes the only document of a source to f. Its error is of type [Errors].
 func Read(src Source, f func(r *Reader, root *yaml.Node)) error {
-	r := &Reader{src: &src}
-	docs := r.documents()
-	switch {
-	case len(docs) > 1:
-		r.bad(docs[1], "", "", "is a second document: put everything in one")
-	case len(docs) == 1:
-		f(r, docs[0])
-		if r.tired() {
-			r.bad(docs[0], "", "", "has too many aliases")
+	r := New(&src, Options{})
+	first := true
+	r.Documents("", func(root *yaml.Node) {
+		if !first {
+			r.Bad(root, "", "", "is a second document: put everything in one")
+			return
 		}
-	case len(r.errs) > 0:
-		r.errs[0].Hint = "" // it is about manifests
+		first = false
+		f(r, root)
+	})
+	return Mistakes([]*Reader{r})
+}
+
+// Mistakes returns all mistakes of sources that were read with the same options, ordered, as [Errors]. A variable that
+// Set gives a value and no source declares is one. It returns nil if there are none.
+func Mistakes(readers []*Reader) error {
+	var errs Errors
+	var set map[string]string
+	var declared []string
+	for _, r := range readers {
+		errs, declared, set = append(errs, r.errs...), append(declared, r.declared...), r.opts.Set
 	}
-	if len(r.errs) > 0 {
-		r.errs.sort()
-		return r.errs
+	slices.Sort(declared)
+	for name := range set {
+		if slices.Contains(declared, name) {
+			continue
+		}
+		h := "declare it under variables"
+		if near := Nearest(name, declared); near != "" {
+			h = "did you mean " + near + "?"
+		}
+		errs = append(errs, &Diagnostic{
+			File: "--set", Line: 1, Column: 1, Message: Quote(name) + " is not declared in any manifest", Hint: h,
+		})
 	}
-	return nil
+	if len(errs) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(errs, func(a, b *Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return errs
+}
+
+// Documents calls f with each non-empty document of the source. The hint is about a source without any.
+func (d *Reader) Documents(hint string, f func(root *yaml.Node)) {
+	for _, root := range d.documents(hint) {
+		if f(root); d.tired() {
+			d.Bad(root, "", "write the values out", "its aliases expand to too much text")
+		}
+	}
+}
+
+func (d *Reader) documents(hint string) (docs []*yaml.Node) {
+	loader, err := yaml.NewLoader(bytes.NewReader(d.src.Text))
+	for err == nil {
+		var doc yaml.Node
+		if err = loader.Load(&doc); err != nil {
+			break
+		}
+		root := &doc
+		if doc.Kind == yaml.DocumentNode && len(doc.Content) > 0 {
+			root = doc.Content[0]
+		}
+		if root.Kind != 0 && root.ShortTag() != "!!null" {
+			docs = append(docs, root)
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		n := &yaml.Node{Line: 1, Column: 1}
+		text := err.Error()
+		var load *yaml.LoadError
+		if errors.As(err, &load) {
+			n.Line, n.Column, text = load.Mark.Line, load.Mark.Column, load.Message
+			if load.ContextMsg != "" {
+				text = load.ContextMsg + ": " + text
+			}
+		}
+		d.Bad(n, "", "", "is not YAML: %s", text)
+	} else if len(docs) == 0 {
+		d.Bad(&yaml.Node{Line: 1, Column: 1}, "", hint, "is empty")
+	}
+	return docs
 }
 
 // Bad records a mistake at a node; path and hint may be "".
-func (d *Reader) Bad(n *yaml.Node, path, hint, message string) { d.bad(n, path, hint, "%s", message) }
-
-func (d *Reader) bad(n *yaml.Node, path, hint, format string, args ...any) {
+func (d *Reader) Bad(n *yaml.Node, path, hint, format string, args ...any) {
 	if len(d.errs) >= maxErrors {
 		return
 	}
@@ -88,8 +159,8 @@ func (d *Reader) bad(n *yaml.Node, path, hint, format string, args ...any) {
 	d.errs = append(d.errs, diag)
 }
 
-// follow resolves an alias.
-func (d *Reader) follow(n *yaml.Node) *yaml.Node {
+// Follow resolves an alias.
+func (d *Reader) Follow(n *yaml.Node) *yaml.Node {
 	d.visits++
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
 		return n.Alias
@@ -99,6 +170,12 @@ func (d *Reader) follow(n *yaml.Node) *yaml.Node {
 
 // tired reports whether aliases expanded the source too far.
 func (d *Reader) tired() bool { return d.visits > maxVisits+len(d.src.Text) }
+
+// Not records that a node is not what is wanted, such as "a list".
+func (d *Reader) Not(n *yaml.Node, path, hint, want string) {
+	n = d.Follow(n)
+	d.Bad(n, path, hint, "is %s, not %s", kindOf(n), want)
+}
 
 // kindOf describes a node, to follow the word "is".
 func kindOf(n *yaml.Node) string {
@@ -124,24 +201,24 @@ func kindOf(n *yaml.Node) string {
 
 // Mapping calls member for each key of a mapping. It reports keys that are duplicates or not text.
 func (d *Reader) Mapping(n *yaml.Node, path string, member func(key string, k, v *yaml.Node)) bool {
-	n = d.follow(n)
+	n = d.Follow(n)
 	if n.Kind != yaml.MappingNode {
 		hint := ""
 		if kindOf(n) == "null" {
 			hint = "fill it in, or leave it out"
 		}
-		d.bad(n, path, hint, "is %s, not a mapping", kindOf(n))
+		d.Not(n, path, hint, "a mapping")
 		return false
 	}
 	seen := make(map[string]*yaml.Node, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content) && !d.tired(); i += 2 {
-		k, v := d.follow(n.Content[i]), n.Content[i+1]
+		k, v := d.Follow(n.Content[i]), n.Content[i+1]
 		key, ok := d.key(k, path)
 		if !ok {
 			continue
 		}
 		if first := seen[key]; first != nil {
-			d.bad(k, path, "", "duplicate key %s, first in line %d", quote(key), first.Line)
+			d.Bad(k, path, "", "duplicate key %s, first in line %d", Quote(key), first.Line)
 			continue
 		}
 		seen[key] = k
@@ -156,36 +233,36 @@ var plainInt = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
 func (d *Reader) key(k *yaml.Node, path string) (string, bool) {
 	switch tag := k.ShortTag(); {
 	case k.Kind != yaml.ScalarNode:
-		d.bad(k, path, "", "has a key that is %s", kindOf(k))
+		d.Bad(k, path, "", "has a key that is %s", kindOf(k))
 	case tag == "!!str", tag == "!!int" && plainInt.MatchString(k.Value):
 		return k.Value, true
 	case tag == "!!merge":
-		d.bad(
+		d.Bad(
 			k, path, "repeat what is to be merged, or use an alias for the whole mapping",
 			"merge keys are not supported",
 		)
 	default:
-		d.bad(k, path, "write it in quotes: "+strconv.Quote(k.Value), "has a key that is %s", kindOf(k))
+		d.Bad(k, path, "write it in quotes: "+strconv.Quote(k.Value), "has a key that is %s", kindOf(k))
 	}
 	return "", false
 }
 
-// Fields is mapping for known keys.
+// Fields is Mapping for known keys.
 func (d *Reader) Fields(n *yaml.Node, path string, allowed []string, member func(key string, v *yaml.Node)) bool {
 	return d.Mapping(n, path, func(key string, k, v *yaml.Node) {
 		if slices.Contains(allowed, key) {
 			member(key, v)
 			return
 		}
-		d.bad(k, path, hint(key, allowed), "unknown key %s", quote(key))
+		d.Bad(k, path, Allowed(key, allowed), "unknown key %s", Quote(key))
 	})
 }
 
 // List calls item for each item of a list, with its path.
 func (d *Reader) List(n *yaml.Node, path string, item func(path string, v *yaml.Node)) bool {
-	n = d.follow(n)
+	n = d.Follow(n)
 	if n.Kind != yaml.SequenceNode {
-		d.bad(n, path, "", "is %s, not a list", kindOf(n))
+		d.Not(n, path, "", "a list")
 		return false
 	}
 	for i, v := range n.Content {
@@ -205,9 +282,9 @@ type scalar struct {
 }
 
 func (d *Reader) scalar(n *yaml.Node, path, want string) (s scalar, ok bool) {
-	n = d.follow(n)
+	n = d.Follow(n)
 	if n.Kind != yaml.ScalarNode {
-		d.bad(n, path, "", "is %s, not %s", kindOf(n), want)
+		d.Not(n, path, "", want)
 		return s, false
 	}
 	s = scalar{text: n.Value, tag: n.ShortTag(), loose: d.opts.Texts}
@@ -219,6 +296,12 @@ func (d *Reader) scalar(n *yaml.Node, path, want string) (s scalar, ok bool) {
 	return s, true
 }
 
+// Scalar reads a value as written, with variables filled in, and its YAML tag. want describes it.
+func (d *Reader) Scalar(n *yaml.Node, path, want string) (text, tag string, ok bool) {
+	s, ok := d.scalar(n, path, want)
+	return s.text, s.tag, ok
+}
+
 // Text reads text.
 func (d *Reader) Text(n *yaml.Node, path string) (string, bool) {
 	s, ok := d.scalar(n, path, "text")
@@ -227,7 +310,7 @@ func (d *Reader) Text(n *yaml.Node, path string) (string, bool) {
 		if s.tag != "!!null" {
 			hint = "write it in quotes: " + strconv.Quote(s.text)
 		}
-		d.bad(d.follow(n), path, hint, "is %s, not text", kindOf(d.follow(n)))
+		d.Not(n, path, hint, "text")
 		return "", false
 	}
 	return s.text, ok
@@ -235,7 +318,7 @@ func (d *Reader) Text(n *yaml.Node, path string) (string, bool) {
 
 // IsText reports whether a node is text, as Text reads it.
 func (d *Reader) IsText(n *yaml.Node) bool {
-	n = d.follow(n)
+	n = d.Follow(n)
 	return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str"
 }
 
@@ -253,7 +336,7 @@ func (d *Reader) Truth(n *yaml.Node, path string) (value, ok bool) {
 			return false, true
 		}
 	}
-	d.bad(d.follow(n), path, "allowed: true, false", "is %s, not true or false", kindOf(d.follow(n)))
+	d.Not(n, path, "allowed: true, false", "true or false")
 	return false, false
 }
 
@@ -267,29 +350,29 @@ func (d *Reader) Count(n *yaml.Node, path string) (int64, bool) {
 	if !ok {
 		return 0, false
 	}
-	at := d.follow(n)
+	at := d.Follow(n)
 	suffixed := strings.HasSuffix(s.text, "K") || strings.HasSuffix(s.text, "M")
 	switch {
 	case s.tag == "!!float" && plainInt.MatchString(s.text): // more than 64 bits
-		d.bad(at, path, "", "%s is too large: at most %d", s.text, int64(weir.MaxTokens))
+		d.Bad(at, path, "", "%s is too large: at most %d", s.text, int64(weir.MaxTokens))
 		return 0, false
 	case s.tag == "!!float":
-		d.bad(at, path, countHint, "%s is not a whole number", s.text)
+		d.Bad(at, path, countHint, "%s is not a whole number", s.text)
 		return 0, false
 	case s.tag == "!!int", s.tag == "!!str" && (s.loose || suffixed):
 	case s.tag == "!!str" && countText.MatchString(s.text):
-		d.bad(at, path, "write "+s.text+" without quotes", "is text, not a number")
+		d.Bad(at, path, "write "+s.text+" without quotes", "is text, not a number")
 		return 0, false
 	default:
-		d.bad(at, path, countHint, "is %s, not a number", kindOf(at))
+		d.Not(at, path, countHint, "a number")
 		return 0, false
 	}
 	if strings.HasPrefix(s.text, "-") {
-		d.bad(at, path, countHint, "%s is negative", s.text)
+		d.Bad(at, path, countHint, "%s is negative", s.text)
 		return 0, false
 	}
 	if !countText.MatchString(s.text) || s.tag == "!!int" && !plainInt.MatchString(s.text) {
-		d.bad(at, path, countHint, "%s is not a decimal whole number", quote(s.text))
+		d.Bad(at, path, countHint, "%s is not a decimal whole number", Quote(s.text))
 		return 0, false
 	}
 	unit := int64(1)
@@ -303,10 +386,10 @@ func (d *Reader) Count(n *yaml.Node, path string) (int64, bool) {
 	v, err := strconv.ParseInt(digits, 10, 64)
 	switch {
 	case err != nil || v > weir.MaxTokens/unit:
-		d.bad(at, path, "", "%s is too large: at most %d", s.text, int64(weir.MaxTokens))
+		d.Bad(at, path, "", "%s is too large: at most %d", s.text, int64(weir.MaxTokens))
 		return 0, false
 	case v == 0:
-		d.bad(at, path, countHint, "must be at least 1")
+		d.Bad(at, path, countHint, "must be at least 1")
 		return 0, false
 	}
 	return v * unit, true
@@ -316,28 +399,28 @@ const periodHint = "write seconds, such as 60, or a duration of one unit: ms, s,
 
 var periodText = regexp.MustCompile(`^[0-9]+(ns|us|ms|s|m|min|h|d|w)$`)
 
-// period reads a duration: seconds, or a number with a unit.
-func (d *Reader) period(n *yaml.Node, path string) (time.Duration, bool) {
+// Period reads a duration: seconds, or a number with a unit.
+func (d *Reader) Period(n *yaml.Node, path string) (time.Duration, bool) {
 	s, ok := d.scalar(n, path, "a duration")
 	if !ok {
 		return 0, false
 	}
-	at, text := d.follow(n), s.text
+	at, text := d.Follow(n), s.text
 	switch {
 	case s.tag == "!!int" && plainInt.MatchString(text), s.tag == "!!str" && s.loose && plainInt.MatchString(text):
 		text += "s"
 	case s.tag == "!!str" && periodText.MatchString(text):
 	case s.tag == "!!float":
-		d.bad(at, path, periodHint, "%s is not a whole number of seconds", text)
+		d.Bad(at, path, periodHint, "%s is not a whole number of seconds", text)
 		return 0, false
 	case s.tag == "!!int" && strings.HasPrefix(text, "-"):
-		d.bad(at, path, periodHint, "%s is negative", text)
+		d.Bad(at, path, periodHint, "%s is negative", text)
 		return 0, false
 	case s.tag == "!!str":
-		d.bad(at, path, periodHint, "%s is not a duration", quote(text))
+		d.Bad(at, path, periodHint, "%s is not a duration", Quote(text))
 		return 0, false
 	default:
-		d.bad(at, path, periodHint, "is %s, not a duration", kindOf(at))
+		d.Not(at, path, periodHint, "a duration")
 		return 0, false
 	}
 	l, err := weir.ParseLimit("x:1/" + text)
@@ -346,7 +429,7 @@ func (d *Reader) period(n *yaml.Node, path string) (time.Duration, bool) {
 		if strings.Trim(text, "0nusmhdwi") == "" {
 			reason = "must be at least 1"
 		}
-		d.bad(at, path, periodHint, "%s", reason)
+		d.Bad(at, path, periodHint, "%s", reason)
 		return 0, false
 	}
 	return l.Period, true

@@ -1,8 +1,7 @@
-package manifest
+package strictyaml
 
 import (
 	"bytes"
-	_ "embed" // schema.json
 	"errors"
 	"fmt"
 	"io"
@@ -125,9 +124,3 @@ func Pieces(text []byte) int {
 	}
 	return n + quotes/2
 }
-
-// Schema is the manifest format as a JSON Schema, for editors. Rules that involve several values, such as no cycles
-// of parents, are checked only by the decoder.
-//
-//go:embed schema.json
-var Schema []byte

@@ -1,4 +1,4 @@
-package manifest
+package strictyaml
 
 import (
 	"maps"
@@ -13,7 +13,6 @@ import (
 type variable struct {
 	fallback string
 	has      bool
-	used     bool
 }
 
 var (
@@ -21,22 +20,27 @@ var (
 	reference    = regexp.MustCompile(`\$?\$\{[^}]*\}`)
 )
 
-// variables reads the declared variables of a document: each name with its default value, or {} if it must be set.
-func (d *Reader) variables(n *yaml.Node) {
+// Variables reads the variables that a document declares, at the key variables: each name with its default value, or {}
+// if it must be set. Nil is none. They replace those of the document before it.
+func (d *Reader) Variables(n *yaml.Node) {
+	if d.vars = make(map[string]*variable); n == nil {
+		return
+	}
 	d.Mapping(n, "variables", func(name string, k, v *yaml.Node) {
 		path := "variables." + name
 		if !variableName.MatchString(name) {
-			d.bad(k, "variables", "use letters, digits and _", "%s is not a valid variable name", quote(name))
+			d.Bad(k, "variables", "use letters, digits and _", "%s is not a valid variable name", Quote(name))
 			return
 		}
-		v = d.follow(v)
+		d.declared = append(d.declared, name)
+		v = d.Follow(v)
 		switch tag := v.ShortTag(); {
 		case v.Kind == yaml.MappingNode && len(v.Content) == 0:
 			d.vars[name] = &variable{}
 		case v.Kind == yaml.ScalarNode && (tag == "!!str" || tag == "!!int" || tag == "!!bool"):
 			d.vars[name] = &variable{fallback: v.Value, has: true}
 		default:
-			d.bad(v, path, "write a default value, or {} to require one", "is %s, not a value", kindOf(v))
+			d.Bad(v, path, "write a default value, or {} to require one", "is %s, not a value", kindOf(v))
 		}
 	})
 }
@@ -52,14 +56,14 @@ func (d *Reader) fill(n *yaml.Node, path string) (text string, filled, ok bool) 
 		v := d.vars[name]
 		if v == nil {
 			h := "declare it under variables, or write $" + ref + " to keep it as text"
-			if near := nearest(name, slices.Sorted(maps.Keys(d.vars))); near != "" {
+			if near := Nearest(name, slices.Sorted(maps.Keys(d.vars))); near != "" {
 				h += "; did you mean ${" + near + "}?"
 			}
-			d.bad(n, path, h, "%s is not declared", ref)
+			d.Bad(n, path, h, "%s is not declared", ref)
 			ok = false
 			return ""
 		}
-		filled, v.used = true, true
+		filled = true
 		if value, set := d.opts.Set[name]; set {
 			return value
 		}
@@ -69,7 +73,7 @@ func (d *Reader) fill(n *yaml.Node, path string) (text string, filled, ok bool) 
 			}
 		}
 		if !v.has {
-			d.bad(n, path, "add --set "+name+"=VALUE, or a value under variables", "%s has no value", ref)
+			d.Bad(n, path, "add --set "+name+"=VALUE, or a value under variables", "%s has no value", ref)
 			ok = false
 		}
 		return v.fallback
@@ -77,7 +81,7 @@ func (d *Reader) fill(n *yaml.Node, path string) (text string, filled, ok bool) 
 	return text, filled, ok
 }
 
-// escape is the inverse of fill.
-func escape(text string) string {
+// Escape returns text in which nothing is taken for a variable: the inverse of filling them in.
+func Escape(text string) string {
 	return reference.ReplaceAllStringFunc(text, func(ref string) string { return "$" + ref })
 }
