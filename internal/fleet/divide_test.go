@@ -86,7 +86,7 @@ func TestIssue(t *testing.T) {
 		{[]int64{60, 40}, []int64{30, 10}, 35, []int64{30, 10}},
 	} {
 		now := time.Unix(0, 0)
-		l, targets := fleet.NewLedger(time.Second, now), make(map[string]int64)
+		l, targets := fleet.NewLedger(time.Second, 1000, now), make(map[string]int64)
 		for i, held := range tt.held {
 			name := strconv.Itoa(i)
 			targets[name] = tt.targets[i]

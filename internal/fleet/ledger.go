@@ -39,6 +39,8 @@ type Grant struct {
 type Ledger struct {
 	// Patience is how long a party may show no sign of life before it is missing.
 	Patience time.Duration
+	// Whole is what a party may be using of any key if it confirms grants that the ledger does not contain.
+	Whole int64
 
 	looked  time.Time
 	parties map[string]*party
@@ -47,6 +49,7 @@ type Ledger struct {
 type party struct {
 	seen   time.Time // zero: not yet
 	issued []issue   // what it may be following, oldest first
+	lost   Version   // the grants that it confirmed and the ledger does not contain; zero: none
 }
 
 // issue is a grant that was published.
@@ -59,8 +62,8 @@ type issue struct {
 const MaxIssues = 8
 
 // NewLedger returns an empty ledger.
-func NewLedger(patience time.Duration, now time.Time) *Ledger {
-	return &Ledger{Patience: patience, looked: now, parties: make(map[string]*party)}
+func NewLedger(patience time.Duration, whole int64, now time.Time) *Ledger {
+	return &Ledger{Patience: patience, Whole: whole, looked: now, parties: make(map[string]*party)}
 }
 
 // Look must be called before what was read is observed. If nothing could be read for as long as makes a party missing,
@@ -76,7 +79,9 @@ func (l *Ledger) Look(now time.Time) {
 	l.looked = now
 }
 
-// Observe records when a party was seen, and which grants it confirms to follow. It reports whether the party is new.
+// Observe records when a party was seen, and which grants it confirms to follow: the zero version if none. It reports
+// whether the party is new. If the registry has lost the grants that a party confirms, the party may be using anything
+// until it confirms newer ones.
 func (l *Ledger) Observe(name string, seen time.Time, ack Version) (added bool) {
 	p := l.parties[name]
 	if added = p == nil; added {
@@ -86,7 +91,14 @@ func (l *Ledger) Observe(name string, seen time.Time, ack Version) (added bool) 
 	if seen.After(p.seen) {
 		p.seen = seen
 	}
+	known := ack == Version{} || len(p.issued) > 0 && ack.Compare(p.issued[0].Version) <= 0
 	p.issued = slices.DeleteFunc(p.issued, func(i issue) bool { return i.Compare(ack) < 0 })
+	switch known = known || len(p.issued) > 0 && p.issued[0].Version == ack; {
+	case !known:
+		p.lost = ack
+	case ack.Compare(p.lost) > 0:
+		p.lost = Version{}
+	}
 	return added
 }
 
@@ -103,6 +115,9 @@ func (l *Ledger) Missing(name string, now time.Time) bool { return l.Silent(name
 
 // Outstanding returns the most that a party may be using of a key now, and after its shares have expired.
 func (l *Ledger) Outstanding(name, key string, now time.Time) (shares, safe int64) {
+	if l.parties[name].lost != (Version{}) {
+		return l.Whole, l.Whole
+	}
 	for _, i := range l.parties[name].issued {
 		safe = max(safe, i.Safe.Of(key))
 		if i.Expires.IsZero() || now.Before(i.Expires) {
@@ -136,7 +151,8 @@ func (l *Ledger) Last(name string) (Version, Shares) {
 }
 
 // Issue returns the next shares of the parties that have targets: nobody keeps more than its target, and what nobody
-// may be using of the pool goes to those that lack something, in proportion.
+// may be using of the pool goes to those that lack something, in proportion. If parties may be using more than the
+// pool, nobody is given more than it was last granted.
 func (l *Ledger) Issue(key string, pool int64, targets map[string]int64, now time.Time) map[string]int64 {
 	held := make(map[string]int64, len(targets))
 	var lacking int64
@@ -149,7 +165,10 @@ func (l *Ledger) Issue(key string, pool int64, targets map[string]int64, now tim
 	}
 	next := make(map[string]int64, len(targets))
 	for name, target := range targets {
-		next[name] = min(target, held[name])
+		if next[name] = min(target, held[name]); pool < 0 {
+			_, last := l.Last(name)
+			next[name] = min(target, last.Of(key))
+		}
 		if lack := target - held[name]; lack > 0 && pool > 0 {
 			next[name] += scale(lack, min(pool, lacking), lacking)
 		}

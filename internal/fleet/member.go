@@ -11,11 +11,16 @@ import (
 	"time"
 )
 
+// Format is the format of the grants that this version writes. Members refuse grants of a newer format: they neither
+// follow nor replace them.
+const Format = 1
+
 // Head begins the grants of every fleet.
 type Head struct {
 	Version
 
-	Leader string `json:"leader"` // "" if it has resigned
+	Format int    `json:"format,omitempty"` // 0: written before grants had a format, and the same as 1
+	Leader string `json:"leader"`           // "" if it has resigned
 }
 
 // Top returns the head. It implements [Grants].
@@ -202,7 +207,7 @@ func (m *Member[G]) beat(ctx context.Context, beat time.Duration) (leads *bool, 
 		return nil, &JoinError{"read grants", err}
 	}
 	g := m.part.None()
-	if err := Decode(rec, g); err != nil {
+	if err := DecodeGrants(rec, g); err != nil {
 		return nil, &JoinError{"read grants", err}
 	}
 	leader := g.Top().Leader
@@ -252,14 +257,14 @@ func (m *Member[G]) lead(ctx context.Context, rec Record, g G, beat time.Duratio
 	if err != nil {
 		return nil, &JoinError{"read reports", err}
 	}
-	if rec.Version == "" { // if the grants were removed, the new ones must still be newer than any in use
-		m.term.epoch = max(m.term.epoch, confirmed+1)
+	if confirmed > g.Top().Epoch { // grants were lost: the new ones must still be newer than any in use
+		m.term.epoch = confirmed + 1
 	}
 	if !m.leading || m.term.own != rec.Version {
 		m.part.TakeOver(g)
 	}
 	m.leading = false // if the outcome of the write is unknown, the next read will show
-	next := m.part.Issue(Head{Version{m.term.epoch, g.Top().Seq + 1}, m.ID})
+	next := m.part.Issue(Head{Version{m.term.epoch, g.Top().Seq + 1}, Format, m.ID})
 	version, err := m.Registry.Put(ctx, GrantsName, Encode(next), rec.Version)
 	switch {
 	case errors.Is(err, ErrConflict):
@@ -323,6 +328,17 @@ func Decode(r Record, v any) error {
 	}
 	if err := json.Unmarshal(r.Value, v); err != nil {
 		return fmt.Errorf("%s is not a fleet's record: %w", r.Name, err)
+	}
+	return nil
+}
+
+// DecodeGrants reads the record of grants into g, like [Decode]. It refuses grants of a newer format.
+func DecodeGrants(r Record, g Grants) error {
+	if err := Decode(r, g); err != nil {
+		return err
+	}
+	if f := g.Top().Format; f > Format {
+		return fmt.Errorf("%s has format %d, written by a newer version of weir: this one knows %d", r.Name, f, Format)
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ type target struct {
 // newLedger takes over from what was published. All of it is outstanding.
 func newLedger(g *grants, expiry time.Duration, now time.Time) *ledger {
 	l := &ledger{
-		Ledger: fleet.NewLedger(expiry, now), accounts: make(map[string]*account, len(g.Cells)),
+		Ledger: fleet.NewLedger(expiry, Whole, now), accounts: make(map[string]*account, len(g.Cells)),
 		targets: make(map[string]target), measures: make(map[string]*measure),
 	}
 	for name, c := range g.Cells {
@@ -84,24 +84,10 @@ func (l *ledger) observe(cells map[string]seen, now time.Time) {
 		if a == nil {
 			a = &account{birth: c.Birth, instances: make(map[string]*sighting)}
 			l.accounts[name] = a
-			l.assume(name, c.instances)
+			l.Observe(name, time.Time{}, Version{})
 		}
 		a.draining = c.Draining
 		l.sight(name, a, c.instances, now)
-	}
-}
-
-// assume adds a cell, and assumes that it has the whole if it uses grants that have been lost.
-func (l *ledger) assume(name string, instances map[string]instanceRecord) {
-	var ack Version
-	for _, r := range instances {
-		if r.Ack.Compare(ack) > 0 {
-			ack = r.Ack
-		}
-	}
-	l.Observe(name, time.Time{}, Version{})
-	if (ack != Version{}) {
-		l.Commit(name, ack, fleet.Grant{Shares: Shares{Default: Whole}})
 	}
 }
 

@@ -59,8 +59,8 @@ type model struct {
 	seq    uint64
 }
 
-// TestLedger: whatever cells do, and whichever controller leads, the shares that cells may be using never add up to more
-// than the whole.
+// TestLedger: whatever cells do, whichever controller leads, and whatever the registry loses, the shares that cells may be
+// using never add up to more than the whole.
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -69,12 +69,13 @@ func TestLedger(t *testing.T) {
 		set := Settings{Weights: rapid.SampledFrom([]Weights{Equal, Offered}).Draw(t, "weights")}.WithDefaults()
 		cells := make(map[string]*model)
 		published := &grants{}
+		history := []*grants{published}
 		epoch := uint64(1)
 		names := []string{"a", "b", "c", "d", "e"}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			name := rapid.SampledFrom(names).Draw(t, "cell")
 			m := cells[name]
-			switch rapid.IntRange(0, 6).Draw(t, "what") {
+			switch rapid.IntRange(0, 7).Draw(t, "what") {
 			case 0: // joins
 				if m == nil {
 					cells[name] = &model{record: seen{cellRecord{Birth: name + strconv.Itoa(int(epoch))}, map[string]instanceRecord{}}}
@@ -97,6 +98,15 @@ func TestLedger(t *testing.T) {
 			case 6: // another controller takes over
 				epoch++
 				l = newLedger(published, 10*time.Second, now)
+			case 7: // the registry loses grants, and all cells report before new ones are issued
+				epoch++
+				published = rapid.SampledFrom(history).Draw(t, "restored")
+				history = nil // a cell that has read nothing since could follow contradictory grants
+				l = newLedger(published, 10*time.Second, now)
+				for _, m := range cells {
+					m.seq++
+					m.record.instances["i"] = instanceRecord{Birth: m.record.Birth, Seq: m.seq, Ack: m.has.Version}
+				}
 			}
 			now = now.Add(time.Duration(rapid.IntRange(0, 5000).Draw(t, "ms")) * time.Millisecond)
 			records := make(map[string]seen)
@@ -105,6 +115,7 @@ func TestLedger(t *testing.T) {
 			}
 			l.observe(records, now)
 			published = l.issue(fleet.Head{Version: Version{Epoch: epoch, Seq: published.Seq + 1}, Leader: "l"}, set, now)
+			history = append(history, published)
 			if rapid.IntRange(0, 9).Draw(t, "lost") > 0 {
 				l.commit(published)
 			} else { // written, but the answer was lost

@@ -70,7 +70,7 @@ func (c *counting) Reports(ctx context.Context) (epoch uint64, err error) {
 }
 
 // TakeOver implements [fleet.Part].
-func (c *counting) TakeOver(*count) { c.ledger, c.before = fleet.NewLedger(gone, c.now), nil }
+func (c *counting) TakeOver(*count) { c.ledger, c.before = fleet.NewLedger(gone, 0, c.now), nil }
 
 // Issue implements [fleet.Part].
 func (c *counting) Issue(h fleet.Head) *count {

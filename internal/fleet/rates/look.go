@@ -38,7 +38,7 @@ func Look(ctx context.Context, c fleet.Registry) (View, error) {
 		return View{}, fmt.Errorf("read grants: %w", err)
 	}
 	g := new(grants)
-	if err := fleet.Decode(rec, g); err != nil {
+	if err := fleet.DecodeGrants(rec, g); err != nil {
 		return View{}, err
 	}
 	reports, err := readReports(ctx, c)

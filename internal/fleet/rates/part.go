@@ -25,6 +25,9 @@ type part struct {
 	forgotten []string
 }
 
+// whole exceeds every budget, even if many are added up.
+const whole = 1 << 48
+
 // lease returns how long shares are valid.
 func (p *part) lease() time.Duration { return leaseRefreshes * p.w.cfg.Refresh }
 
@@ -74,7 +77,7 @@ func (p *part) Reports(ctx context.Context) (epoch uint64, err error) {
 
 // TakeOver implements [fleet.Part]. Everything in the grants is outstanding for a whole lease.
 func (p *part) TakeOver(g *grants) {
-	p.ledger, p.last = fleet.NewLedger(p.lease(), p.now), g
+	p.ledger, p.last = fleet.NewLedger(p.lease(), whole, p.now), g
 	expires := p.now.Add(max(p.lease(), time.Duration(g.LeaseMS)*time.Millisecond))
 	before := g.Version
 	before.Seq--

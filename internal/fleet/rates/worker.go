@@ -28,6 +28,7 @@ type Worker struct {
 type share struct {
 	fleet.Version
 
+	granted    bool    // the grants contain a share of this worker
 	rate, safe []int64 // in the order of the worker's budgets
 	expires    time.Time
 	current    []int64 // as last passed to Granted
@@ -103,7 +104,8 @@ func (w *Worker) follow(g *grants, sent time.Time) (lowered bool) {
 	}
 	before, n := w.share, len(w.cfg.Budgets)
 	w.share = share{
-		Version: g.Version, rate: make([]int64, n), safe: make([]int64, n), current: before.current,
+		Version: g.Version, granted: g.Workers[w.id] != nil, current: before.current,
+		rate: make([]int64, n), safe: make([]int64, n),
 	}
 	if mine := g.Workers[w.id]; mine != nil {
 		if !sent.IsZero() {
@@ -123,10 +125,13 @@ func (w *Worker) follow(g *grants, sent time.Time) (lowered bool) {
 	return lowered
 }
 
-// follows returns the version of the grants that the worker follows.
+// follows returns the version of the grants that the worker's share comes from, or zero if it has none.
 func (w *Worker) follows() fleet.Version {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if !w.share.granted {
+		return fleet.Version{}
+	}
 	return w.share.Version
 }
 
