@@ -1,10 +1,12 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -91,7 +93,9 @@ func (f *cellFlags) start(ctx context.Context, s *serving) error {
 		return err
 	}
 	policies.SharesChanged()
-	s.metrics.counts.Register(func(to *metrics.Scrape) { f.figures().Report(to) })
+	s.metrics.counts.Register(func(to *metrics.Scrape) {
+		reportCell(to, f.Name, f.agent.Status(), func(namespace string) int64 { return f.agent.Share(namespace).Num })
+	})
 	return nil
 }
 
@@ -106,23 +110,72 @@ func (f *cellFlags) close(log *slog.Logger) {
 	}
 }
 
-// figures returns the cell's state, for metrics.
-func (f *cellFlags) figures() metrics.Cell {
-	s := f.agent.Status()
-	c := metrics.Cell{Name: f.Name, Leads: s.Leads, Contact: s.Contact}
-	for i := range s.View.Cells {
-		if s.View.Cells[i].Missing {
-			c.Missing++
+// cellShare is a cell's share of a namespace's limits, and what all cells together may be admitting and have admitted.
+// 1 is the whole.
+type cellShare struct {
+	namespace              string
+	share, ratio, admitted float64
+}
+
+// reportCell adds the metrics of a cell. The shares of namespaces without a label of their own are reported as one,
+// with the highest value of any of them.
+func reportCell(s *metrics.Scrape, name string, st cells.Status, share func(namespace string) int64) {
+	cell := []string{"cell", name}
+	missing, others := 0, 0
+	for i := range st.View.Cells {
+		c := &st.View.Cells[i]
+		if c.Missing {
+			missing++
 		}
-		if s.View.Cells[i].Name == f.Name {
-			c.Others = s.View.Cells[i].Others
+		if c.Name == name {
+			others = c.Others
 		}
 	}
-	for _, namespace := range s.View.Namespaces() {
-		c.Shares = append(c.Shares, metrics.CellShare{
-			Namespace: namespace, Share: admin.Part1(f.agent.Share(namespace).Num), Ratio: s.View.Ratio(namespace),
-			Admitted: s.View.Admitted(namespace),
+	s.Gauge("weir_cell_leads", "1 in the process that divides the limits among the cells.",
+		metrics.Truth(st.Leads, cell...))
+	s.Gauge("weir_cell_missing", "Cells that have not been heard from.", metrics.Value(missing, cell...))
+	s.Gauge("weir_cell_foreign_processes", "Processes of another installation, with another store, that use this "+
+		"cell's name.", metrics.Value(others, cell...))
+	if !st.Contact.IsZero() {
+		s.Gauge("weir_cell_contact_age_seconds", "Time since the registry of cells was last read.",
+			metrics.Value(time.Since(st.Contact).Seconds(), cell...))
+	}
+	var all []cellShare
+	for _, namespace := range st.View.Namespaces() {
+		all = append(all, cellShare{
+			namespace, admin.Part1(share(namespace)), st.View.Ratio(namespace), st.View.Admitted(namespace),
 		})
 	}
-	return c
+	for _, sh := range labeled(all, s.Namespaces) {
+		labels := cell
+		if s.Namespaces > 0 {
+			labels = []string{"cell", name, "namespace", sh.namespace}
+		}
+		s.Gauge("weir_cell_share", "The cell's share of the limits; 1 is the whole. The largest of several namespaces.",
+			metrics.Value(sh.share, labels...))
+		s.Gauge("weir_cell_over_admission_ratio", "How much of the limits all cells together may be admitting; 1 is "+
+			"the whole. The highest of several namespaces.", metrics.Value(sh.ratio, labels...))
+		s.Gauge("weir_cell_admitted_ratio", "How much of a limit all cells together have recently admitted, for the "+
+			"bucket with the most; 1 is the limit, or less. The highest of several namespaces.",
+			metrics.Value(sh.admitted, labels...))
+	}
+}
+
+// labeled returns at most the given number of shares, those with the highest ratios, and the others as one.
+func labeled(all []cellShare, most int) []cellShare {
+	slices.SortFunc(all, func(a, b cellShare) int {
+		return cmp.Or(cmp.Compare(max(b.ratio, b.admitted), max(a.ratio, a.admitted)),
+			cmp.Compare(a.namespace, b.namespace))
+	})
+	var own []cellShare
+	rest := cellShare{namespace: metrics.Other}
+	for _, sh := range all {
+		if sh.namespace != cells.Default && len(own) < most {
+			own = append(own, sh)
+			continue
+		}
+		rest.share, rest.ratio = max(rest.share, sh.share), max(rest.ratio, sh.ratio)
+		rest.admitted = max(rest.admitted, sh.admitted)
+	}
+	return append(own, rest)
 }

@@ -112,12 +112,7 @@ func (f *configFlags) start(ctx context.Context, s *serving) error {
 	st := s.run.Opened
 	if _, inProcess := st.(store.InProcess); f.Poll > 0 && !inProcess { // a store in the process never fails
 		f.flow = configflow.New(configflow.Config{Limiter: s.lim, Store: st, Known: f.known, Poll: f.Poll, Log: s.log})
-		s.metrics.counts.Register(func(to *metrics.Scrape) {
-			st := f.flow.Status()
-			metrics.ConfigFlow{
-				Age: st.Age, FromFile: st.FromFile, Polled: st.Polled, Told: st.Told, Unreadable: st.Unreadable,
-			}.Report(to)
-		})
+		s.metrics.counts.Register(func(to *metrics.Scrape) { reportFlow(to, f.flow.Status()) })
 		s.tasks = append(s.tasks, f.flow.Run)
 	}
 	if f.From == "" {
@@ -129,7 +124,7 @@ func (f *configFlags) start(ctx context.Context, s *serving) error {
 	}
 	s.atEnd(func() { _ = source.Close() }) // it was only read from
 	mirror := configflow.NewMirror(configflow.MirrorConfig{From: source, To: st, Log: s.log})
-	s.metrics.counts.Register(func(to *metrics.Scrape) { metrics.MirrorAge(mirror.Status().Age).Report(to) })
+	s.metrics.counts.Register(func(to *metrics.Scrape) { reportMirror(to, mirror.Status().Age) })
 	s.tasks = append(s.tasks, mirror.Run)
 	if f.Queue == "" {
 		return nil
@@ -141,6 +136,25 @@ func (f *configFlags) start(ctx context.Context, s *serving) error {
 	consumer := &snssqs.Consumer{Client: client, URL: f.Queue, Apply: mirror.Apply, Log: s.log}
 	s.tasks = append(s.tasks, consumer.Run)
 	return nil
+}
+
+// reportFlow adds the metrics of how the process learns of changes.
+func reportFlow(s *metrics.Scrape, st configflow.Status) {
+	s.Gauge("weir_config_age_seconds", "For how long a change of limits may have gone unnoticed.",
+		metrics.Value(st.Age.Seconds()))
+	s.Gauge("weir_config_from_file", "1 while limits come from a file because the store has not answered yet.",
+		metrics.Truth(st.FromFile))
+	s.Counter("weir_config_changes_total", "Changes by other processes that were noticed, by how.",
+		metrics.Value(st.Polled, "by", "poll"), metrics.Value(st.Told, "by", "store"))
+	s.Counter("weir_config_unreadable_total",
+		"Times that a record could not be used, so that the last known version stayed in force.",
+		metrics.Value(st.Unreadable))
+}
+
+// reportMirror adds the metric of the age of a cell's configuration.
+func reportMirror(s *metrics.Scrape, age time.Duration) {
+	s.Gauge("weir_config_mirror_age_seconds",
+		"For how long the cell's configuration may have differed from its source.", metrics.Value(age.Seconds()))
 }
 
 // queueClient returns a client for the region in the queue's URL, or else the environment's region.

@@ -11,10 +11,9 @@ import (
 var bounds = func() (b []float64) {
 	for decade := -6; decade < 1; decade++ {
 		for _, x := range []float64{
-			10, 11, 12.5, 14, 16, 18, 20, 22.5, 25, 28, 32, 36, 40, 45, 50, 56, 63, 71, 80,
-			90,
+			1, 1.1, 1.25, 1.4, 1.6, 1.8, 2, 2.25, 2.5, 2.8, 3.2, 3.6, 4, 4.5, 5, 5.6, 6.3, 7.1, 8, 9,
 		} {
-			b = append(b, round(x/10*math.Pow10(decade)))
+			b = append(b, round(x*math.Pow10(decade)))
 		}
 	}
 	return append(b, 10)
@@ -88,26 +87,26 @@ func (c *counts) quantile(q float64) time.Duration {
 	return math.MaxInt64
 }
 
-// coarse are the upper ends of the buckets that a scrape shows: 1, 2.5 and 5 of each decade from 10 µs on. coarseAt
-// holds their indexes in bounds.
-var coarse, coarseAt = func() (b []float64, at []int) {
+// coarse are the upper ends of the buckets that a scrape shows: 1, 2.5 and 5 of each decade from 10 µs on.
+var coarse = func() (b []float64) {
 	for i, x := range bounds {
-		if m := i % 20; i >= 20 && (m == 0 || m == 8 || m == 14) {
-			b, at = append(b, x), append(at, i)
+		if isCoarse(i) {
+			b = append(b, x)
 		}
 	}
-	return b, at
+	return b
 }()
 
-// coarse returns the counts in the coarse buckets.
-func (c *counts) coarse() []uint64 {
-	out := make([]uint64, len(coarseAt)+1)
-	next := 0
-	for i, n := range c {
-		if next < len(coarseAt) && i > coarseAt[next] {
-			next++ // bounds are denser, so never two at once
+func isCoarse(i int) bool { return i >= 20 && (i%20 == 0 || i%20 == 8 || i%20 == 14) }
+
+// coarse returns, for each coarse bound, how many observations are at most that long.
+func (c *counts) coarse() map[float64]uint64 {
+	upTo := make(map[float64]uint64, len(coarse))
+	var n uint64
+	for i, x := range bounds {
+		if n += c[i]; isCoarse(i) {
+			upTo[x] = n
 		}
-		out[next] += n
 	}
-	return out
+	return upTo
 }

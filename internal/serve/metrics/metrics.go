@@ -7,6 +7,7 @@ package metrics
 
 import (
 	"cmp"
+	"context"
 	"hash/maphash"
 	"log/slog"
 	"net/http"
@@ -14,10 +15,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/parts"
+	"github.com/weirlimits/weir/internal/serve/admission"
 	"github.com/weirlimits/weir/internal/serve/growing"
-	"github.com/weirlimits/weir/store"
 )
 
 // Config configures [Metrics]. The zero value is ready to use.
@@ -29,8 +32,6 @@ type Config struct {
 	Resources int
 	// Namespaces is how many namespaces get a label value of their own; the rest are "other". 0 means no such label.
 	Namespaces int
-	// Streams is how many clients may follow overviews at once. The default is 64.
-	Streams int
 	// Log receives a message when decisions start and stop being made without the store. Nil discards them.
 	Log *slog.Logger
 	// Tracing, if not nil, records spans.
@@ -39,23 +40,19 @@ type Config struct {
 
 // Metrics counts decisions. It is safe for concurrent use. Close it after use.
 type Metrics struct {
-	cfg     Config
-	started time.Time
-	seed    maphash.Seed
-	handler http.Handler
-
+	traffic
 	names
 	namespaces
-
-	traffic
-
-	calls   timings[callKey]
-	sources atomic.Pointer[sources]
-	reports reports
-
 	recently
-	streams streams
 	loop
+
+	cfg      Config
+	started  time.Time
+	seed     maphash.Seed
+	registry *prometheus.Registry
+	handler  http.Handler
+	calls    *calls
+	limiter  atomic.Pointer[weir.Limiter] // nil before Watch
 }
 
 // names are the label values of limits and what they apply to.
@@ -69,45 +66,17 @@ type namespaces struct {
 
 // recently describes the last seconds.
 type recently struct {
-	window   window // of all namespaces
-	episode  episode
-	degraded atomic.Bool // an episode is in progress
+	window    window // of all namespaces
+	episode   episode
+	degraded  atomic.Bool // an episode is in progress
+	followers followers
 }
 
 // loop is the once-a-second goroutine.
 type loop struct {
-	stop    chan struct{}
+	end     context.Context //nolint:containedctx // of the goroutine, which outlives every call
+	stop    context.CancelFunc
 	stopped sync.WaitGroup
-	close   sync.Once
-}
-
-// reports are the metrics that others keep.
-type reports struct {
-	mu  sync.Mutex
-	all []func(*Scrape)
-}
-
-// Register adds metrics that others keep: report is called at each scrape, for example with [Cell.Report].
-func (m *Metrics) Register(report func(*Scrape)) {
-	m.reports.mu.Lock()
-	defer m.reports.mu.Unlock()
-	m.reports.all = append(m.reports.all, report)
-}
-
-// reported adds the registered metrics.
-func (m *Metrics) reported(s *Scrape) {
-	m.reports.mu.Lock()
-	all := m.reports.all
-	m.reports.mu.Unlock()
-	for _, report := range all {
-		report(s)
-	}
-}
-
-// sources are queried at a scrape.
-type sources struct {
-	lim      *weir.Limiter
-	measured store.Measured // nil: the store reports nothing
 }
 
 // maxSpaces is how many namespaces are counted separately.
@@ -116,7 +85,6 @@ const maxSpaces = 100
 // New returns metrics that count from now on.
 func New(cfg Config) (*Metrics, error) {
 	cfg.Resources = cmp.Or(cfg.Resources, 100)
-	cfg.Streams = cmp.Or(cfg.Streams, 64)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -125,35 +93,26 @@ func New(cfg Config) (*Metrics, error) {
 		return nil, &weir.ConfigError{Field: "Config.Resources", Reason: "must not be negative"}
 	case cfg.Namespaces < 0 || cfg.Namespaces > maxSpaces:
 		return nil, &weir.ConfigError{Field: "Config.Namespaces", Reason: "must be between 0 and 100"}
-	case cfg.Streams < 0:
-		return nil, &weir.ConfigError{Field: "Config.Streams", Reason: "must not be negative"}
 	}
-	m := &Metrics{cfg: cfg, started: time.Now(), seed: maphash.MakeSeed(), traffic: traffic{tracing: cfg.Tracing}}
-	m.stop = make(chan struct{})
+	reg := newRegistry()
+	m := &Metrics{
+		cfg: cfg, started: time.Now(), seed: maphash.MakeSeed(), registry: reg, handler: newHandler(reg),
+		calls: newCalls(reg), traffic: newTraffic(reg, cfg.Tracing),
+	}
+	m.end, m.stop = context.WithCancel(context.Background())
 	m.resources.max, m.limits.max = cfg.Resources, cfg.Resources
 	m.rest = newSpace(0)
 	m.window.last = m.started
-	var err error
-	if m.handler, err = m.exporter(); err != nil {
-		return nil, err
-	}
+	m.followers.slots = admission.New(maxFollowers)
+	m.followers.next()
+	m.Register(m.own)
 	m.stopped.Go(m.run)
 	return m, nil
 }
 
-// Watch adds the metrics of the limiter's caches and of its store, if the store reports any.
-func (m *Metrics) Watch(lim *weir.Limiter, st store.Store) {
-	s := &sources{lim: lim}
-	s.measured, _ = st.(store.Measured)
-	m.sources.Store(s)
-}
-
-// Handler answers scrapes, in the text formats of Prometheus.
-func (m *Metrics) Handler() http.Handler { return m.handler }
-
 // Close ends the streams and the once-a-second goroutine. Counts can still be read.
 func (m *Metrics) Close() {
-	m.close.Do(func() { close(m.stop) })
+	m.stop()
 	m.stopped.Wait()
 }
 
@@ -176,12 +135,11 @@ func (m *Metrics) run() {
 	defer tick.Stop()
 	for {
 		select {
-		case <-m.stop:
-			m.streams.end()
+		case <-m.end.Done():
 			return
 		case now := <-tick.C:
 			m.second(now)
-			m.streams.send(m.OverviewJSON)
+			m.followers.next()
 		}
 	}
 }
@@ -196,16 +154,9 @@ func (m *Metrics) second(now time.Time) {
 	}
 	rest := m.rest.sums()
 	all.add(&rest)
-	m.calls.all(func(k callKey, h *histogram) {
-		if k.op == "take" {
-			all.calls += h.total()
-		}
-		if troubled(k.result) {
-			all.errors += h.total()
-		}
-	})
-	if src := m.sources.Load(); src != nil {
-		st := parts.Of(src.lim).Policies.Stats()
+	all.calls, all.errors = m.calls.takes.Load(), m.calls.failed.Load()
+	if lim := m.limiter.Load(); lim != nil {
+		st := parts.Of(lim).Policies.Stats()
 		all.hits, all.misses = st.Hits, st.Misses
 	}
 	came := m.window.advance(now, &all)

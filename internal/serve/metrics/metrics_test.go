@@ -217,7 +217,7 @@ func TestNoAllocation(t *testing.T) { //nolint:paralleltest // measures what the
 
 func TestConfig(t *testing.T) {
 	t.Parallel()
-	for _, cfg := range []metrics.Config{{Resources: -1}, {Namespaces: -1}, {Namespaces: 101}, {Streams: -1}} {
+	for _, cfg := range []metrics.Config{{Resources: -1}, {Namespaces: -1}, {Namespaces: 101}} {
 		var bad *weir.ConfigError
 		if _, err := metrics.New(cfg); !errors.As(err, &bad) {
 			t.Errorf("%+v: %v", cfg, err)

@@ -109,9 +109,6 @@ func (m *Metrics) adjusted(_ context.Context, e weir.AdjustedEvent) {
 	sh.mu.Unlock()
 }
 
-// callKey is a kind of store call with its result.
-type callKey struct{ op, result string }
-
 func (m *Metrics) called(ctx context.Context, e weir.CalledEvent) {
 	m.calls.observe(callKey{e.Op, resultOf(e.Err)}, e.Took)
 	m.cfg.Tracing.called(ctx, &e)

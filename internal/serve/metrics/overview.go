@@ -6,7 +6,11 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/weirlimits/weir/internal/serve/admission"
 )
 
 // All stands for every namespace in an overview.
@@ -155,25 +159,65 @@ func (m *Metrics) OverviewJSON(namespace string) []byte {
 	return b
 }
 
+// maxFollowers is how many clients may follow overviews at once.
+const maxFollowers = 64
+
+// followers are the clients that follow overviews.
+type followers struct {
+	slots *admission.Slots // by namespace
+	open  atomic.Int64
+
+	mu     sync.Mutex
+	second chan struct{}     // closed when the next second has ended
+	made   map[string][]byte // the overviews of this second, by namespace
+}
+
+// next begins a second.
+func (f *followers) next() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.second != nil { // it is nil before the first second
+		close(f.second)
+	}
+	f.second, f.made = make(chan struct{}), make(map[string][]byte)
+}
+
+// overview returns the overview of this second, and a channel that is closed when there is a newer one.
+func (f *followers) overview(namespace string, overview func(string) []byte) ([]byte, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.made[namespace] == nil {
+		f.made[namespace] = overview(namespace)
+	}
+	return f.made[namespace], f.second
+}
+
 // Follow calls send with a namespace's overview as JSON, at once and then every second, until ctx is done, the
 // metrics are closed, or send fails. Seconds that end while send is running are skipped. It returns false without
 // calling send if there are already as many followers as allowed; one namespace may have three quarters of all.
 func (m *Metrics) Follow(ctx context.Context, namespace string, send func(overview []byte) error) bool {
-	su := m.streams.join(namespace, m.cfg.Streams)
-	if su == nil {
+	who := namespace
+	if _, known := m.spaces.All()[namespace]; !known && namespace != All {
+		who = Other
+	}
+	f := &m.followers
+	if m.end.Err() != nil || !f.slots.Try(who) {
 		return false
 	}
-	defer m.streams.leave(su)
-	for b := m.OverviewJSON(namespace); send(b) == nil; {
-		var ok bool
+	defer f.slots.Free(who)
+	f.open.Add(1)
+	defer f.open.Add(-1)
+	for {
+		b, next := f.overview(namespace, m.OverviewJSON)
+		if send(b) != nil {
+			return true
+		}
 		select {
-		case b, ok = <-su.next:
-			if !ok || ctx.Err() != nil {
-				return true
-			}
+		case <-next:
+		case <-m.end.Done():
+			return true
 		case <-ctx.Done():
 			return true
 		}
 	}
-	return true
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -103,7 +102,7 @@ func TestTopShare(t *testing.T) {
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := setup(t, metrics.Config{Streams: 2})
+		r := setup(t, metrics.Config{})
 		ctx, cancel := context.WithCancel(t.Context())
 		var quick, slow []time.Time
 		var followers sync.WaitGroup
@@ -125,9 +124,6 @@ func TestFollow(t *testing.T) {
 			return nil
 		})
 		time.Sleep(10*time.Second + time.Millisecond)
-		if r.m.Follow(t.Context(), "default", func([]byte) error { return errors.New("called") }) {
-			t.Error("a third may follow")
-		}
 		cancel()
 		followers.Wait()
 		if len(quick) != 11 || !quick[0].Equal(began) {
@@ -179,35 +175,33 @@ func TestEpisode(t *testing.T) {
 	})
 }
 
-// Followers of one namespace cannot keep out followers of others.
+// Followers of one namespace cannot keep out followers of others, and there is a maximum in total.
 func TestFollowOthers(t *testing.T) {
 	t.Parallel()
-	m, err := metrics.New(metrics.Config{Streams: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	follow := func(namespace string, then func()) (follows bool) {
-		return m.Follow(t.Context(), namespace, func([]byte) error {
-			then()
+	r := setup(t, metrics.Config{})
+	const most = 64
+	open := map[string]int{}
+	// fill follows a namespace as often as it may, and then calls then.
+	var fill func(namespace string, then func())
+	fill = func(namespace string, then func()) {
+		follows := r.m.Follow(t.Context(), namespace, func([]byte) error {
+			open[namespace]++
+			fill(namespace, then)
 			return context.Canceled
 		})
+		if !follows {
+			then()
+		}
 	}
-	called := false
-	all := follow("a", func() {
-		follow("a", func() {
-			follow("a", func() {
-				called = true
-				if follow("a", func() {}) {
-					t.Error("one namespace has all places")
-				}
-				if !follow("b", func() {}) {
-					t.Error("another has none")
-				}
-			})
+	r.take("alice", "api", weir.Tokens{"rph": 1}) // the namespace is now one that is counted
+	fill("default", func() {
+		if open["default"] != most*3/4 {
+			t.Errorf("one namespace has %d of %d places", open["default"], most)
+		}
+		fill(metrics.All, func() {
+			if open[metrics.All] != 12 {
+				t.Errorf("the next has %d of the other 16 places", open[metrics.All])
+			}
 		})
 	})
-	if !all || !called {
-		t.Error("one namespace has not three places of four")
-	}
 }

@@ -1,8 +1,9 @@
-package metrics_test
+package serve
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -19,10 +20,13 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/fleet/cells"
+	"github.com/weirlimits/weir/internal/fleet/configflow"
 	"github.com/weirlimits/weir/internal/serve/metrics"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/disk"
 	"github.com/weirlimits/weir/store/dynamodb"
+	"github.com/weirlimits/weir/store/memory"
 )
 
 // every is a store that has the measures of all stores.
@@ -42,10 +46,38 @@ func (e every) Measures() (all []store.Measure) {
 	return all
 }
 
+// scrape returns the lines of a scrape.
+func scrape(t *testing.T, m *metrics.Metrics) []string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+	if w.Code != 200 {
+		t.Fatalf("scrape: %d %s", w.Code, w.Body)
+	}
+	return strings.Split(w.Body.String(), "\n")
+}
+
+// newMetrics returns metrics that are closed after the test.
+func newMetrics(t *testing.T, cfg metrics.Config) *metrics.Metrics {
+	t.Helper()
+	m, err := metrics.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
 // scraped returns the metrics of a scrape that contains every metric, with their label names.
 func scraped(t *testing.T) map[string]map[string]bool {
 	t.Helper()
-	r := setup(t, metrics.Config{})
+	m := newMetrics(t, metrics.Config{})
+	inMemory := memory.New(nil)
+	lim, err := weir.New(weir.Config{Store: inMemory, Observer: m.Observer()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lim.Close() })
 	onDisk, err := disk.Open(filepath.Join(t.TempDir(), "store"), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -55,33 +87,38 @@ func scraped(t *testing.T) map[string]map[string]bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.m.Watch(r.lim, every{r.store, []store.Measured{r.store, onDisk, onDynamo}})
-
-	cell := metrics.Cell{Name: "a", Contact: time.Now(), Shares: []metrics.CellShare{{Share: 1, Ratio: 1}}}
-	r.m.Register(cell.Report)
-	r.m.Register(metrics.ConfigFlow{}.Report)
-	r.m.Register(metrics.MirrorAge(time.Second).Report)
+	m.Watch(lim, every{inMemory, []store.Measured{inMemory, onDisk, onDynamo}})
+	m.Register(func(s *metrics.Scrape) {
+		reportCell(s, "a", cells.Status{Contact: time.Now()}, func(string) int64 { return cells.Whole })
+		reportFlow(s, configflow.Status{})
+		reportMirror(s, time.Second)
+	})
 
 	shadow := weir.PerHour("sph", 1)
 	shadow.Enforce = weir.EnforceShadow
-	r.limits(admin.Scope{}, weir.PerHour("rph", 2), shadow)
-	for range 3 {
-		r.take("alice", "api", weir.Tokens{"rph": 1, "sph": 1})
+	if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerHour("rph", 2), shadow); err != nil {
+		t.Fatal(err)
 	}
-	r.m.Requests(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/", nil))
-	_, _ = r.m.Unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/m"}, func(context.Context, any) (any, error) { return nil, nil })
+	for range 3 {
+		_, err := lim.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rph": 1, "sph": 1}})
+		if err != nil && !errors.Is(err, weir.ErrExceeded) {
+			t.Fatal(err)
+		}
+	}
+	m.Requests(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/", nil))
+	_, _ = m.Unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/m"}, func(context.Context, any) (any, error) { return nil, nil })
 
 	found := make(map[string]map[string]bool)
-	for _, line := range r.scrape() {
-		m := regexp.MustCompile(`^(\w+)(\{(.*)\})? `).FindStringSubmatch(line)
-		if m == nil {
+	for _, line := range scrape(t, m) {
+		parts := regexp.MustCompile(`^(\w+)(\{(.*)\})? `).FindStringSubmatch(line)
+		if parts == nil {
 			continue
 		}
-		if found[m[1]] == nil {
-			found[m[1]] = make(map[string]bool)
+		if found[parts[1]] == nil {
+			found[parts[1]] = make(map[string]bool)
 		}
-		for _, l := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(m[3], -1) {
-			found[m[1]][l[1]] = true
+		for _, l := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(parts[3], -1) {
+			found[parts[1]][l[1]] = true
 		}
 	}
 	return found
@@ -127,12 +164,12 @@ func TestNames(t *testing.T) {
 	for name := range found {
 		family := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
 		if strings.HasPrefix(name, "weir_") && !strings.Contains(string(guide), "`"+family) {
-			t.Errorf("the guide does not tell of %s", family)
+			t.Errorf("the guide does not name %s", family)
 		}
 	}
 	for _, m := range regexp.MustCompile("`(weir_[a-z_]+)").FindAllStringSubmatch(string(guide), -1) {
 		if found[m[1]] == nil && found[m[1]+"_count"] == nil {
-			t.Errorf("the guide tells of %s, which is in no scrape", m[1])
+			t.Errorf("the guide names %s, which is in no scrape", m[1])
 		}
 	}
 }
