@@ -5,16 +5,13 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"math"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
-	"github.com/weirlimits/weir/internal/cli/term"
 	"github.com/weirlimits/weir/internal/lab/cost"
 )
 
@@ -148,7 +145,7 @@ func runCost(a *kit.Run, q *costFlags) error {
 	if err != nil {
 		return err
 	}
-	return a.Print(e, func() { printCost(a, e, q.Explain) })
+	return a.Print(e, func() { Show(a, e.Document(q.Explain)) })
 }
 
 func costPricesCmd(a *kit.Run) *cobra.Command {
@@ -158,62 +155,4 @@ func costPricesCmd(a *kit.Run) *cobra.Command {
 		_, err := a.Out.W.Write(cost.DefaultPrices)
 		return err
 	})
-}
-
-func printCost(a *kit.Run, e *cost.Estimate, explain bool) {
-	t := &term.Table{Header: []string{"EACH HOUR", "TIMES", "CALLS", "RCU", "WCU"}, Right: []int{1, 2, 3, 4}}
-	row := func(t *term.Table, formula string, cells ...string) {
-		if explain {
-			cells = append(cells, formula)
-		}
-		t.Row(cells...)
-	}
-	if explain {
-		t.Header = append(t.Header, "FORMULA")
-	}
-	for _, p := range e.Parts {
-		row(t, p.Formula, p.Name, figure(p.Count), figure(p.Calls), figure(p.Read), figure(p.Write))
-	}
-	row(t, "", "total", figure(e.Total.Count), figure(e.Total.Calls), figure(e.Total.Read), figure(e.Total.Write))
-	row(t, "", "per request", "1", figure(e.PerRequest.Calls), figure(e.PerRequest.Read), figure(e.PerRequest.Write))
-	a.Out.Table(t)
-	a.Out.Println()
-
-	m := &e.Money
-	t = &term.Table{Header: []string{e.Prices.Currency, "AN HOUR", "A MONTH"}, Right: []int{1, 2}}
-	if explain {
-		t.Header = append(t.Header, "FORMULA")
-	}
-	for _, i := range m.Items {
-		row(t, i.Formula, i.Name, amount(i.Hour), amount(i.Month))
-	}
-	row(t, fmt.Sprintf("a month has %g hours", e.Prices.Hours), "total", amount(m.Hour), amount(m.Month))
-	a.Out.Table(t)
-	a.Out.Println()
-	pairs := []string{
-		"per million requests", amount(m.PerMillion),
-		"provisioned", fmt.Sprintf("%s a month, with %s WCU and %s RCU for a peak of %g times the average",
-			amount(m.Provisioned), figure(m.WriteCapacity), figure(m.ReadCapacity), e.Traffic.Peak),
-		"autoscaled", amount(m.Following) + " a month, if capacity follows the load",
-		"break-even", fmt.Sprintf("at %.1f %% use of provisioned capacity; with %g %% use, up to a peak of %.1f",
-			100*m.BreakEven, 100*e.Traffic.Target, m.BreakEvenPeak),
-		"prices", fmt.Sprintf("%s, list of %s, without taxes and free tiers", e.Prices.Region, e.Prices.Date),
-	}
-	a.Out.Pairs(pairs...)
-}
-
-// figure formats a number to four digits, or as a whole number from 1000 on.
-func figure(v float64) string {
-	if math.Abs(v) >= 1000 {
-		return fmt.Sprintf("%.0f", v)
-	}
-	return strings.TrimSuffix(fmt.Sprintf("%.4g", v), ".0")
-}
-
-// amount formats money with two decimals, or with two significant digits below 0.1.
-func amount(v float64) string {
-	if v == 0 || math.Abs(v) >= 0.1 {
-		return fmt.Sprintf("%.2f", v)
-	}
-	return fmt.Sprintf("%.2g", v)
 }

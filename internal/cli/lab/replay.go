@@ -8,8 +8,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -117,7 +115,7 @@ func runReplay(ctx context.Context, a *kit.Run, q *replayFlags) error {
 	if err != nil {
 		return fmt.Errorf("replay %s: %w", q.Log, err)
 	}
-	return a.Print(report, func() { printReport(a, report, read.Entity) })
+	return a.Print(report, func() { Show(a, report.Document(read.Entity)) })
 }
 
 // openLog opens a log and returns its size, or 0 if the size is unknown.
@@ -163,119 +161,4 @@ func (r *interruptible) Read(p []byte) (int, error) {
 	case n := <-r.read:
 		return copy(p, r.buf[:n]), r.err
 	}
-}
-
-func printReport(a *kit.Run, r *replay.Report, entity string) {
-	count := func(n int) string { return a.Out.Count(int64(n)) }
-	pairs := []string{
-		"limits", join(r.Limits, " "),
-		"from", second(r.From),
-		"to", second(r.To),
-		"requests", count(r.Requests),
-		"admitted", fmt.Sprintf("%s (%.2f %%)", count(r.Admitted), r.AdmittedPercent),
-		"refused", fmt.Sprintf("%s (%.2f %%)", count(r.Refused), 100-r.AdmittedPercent),
-	}
-	if len(r.Limits) > 1 {
-		for _, by := range r.RefusedBy {
-			pairs = append(pairs, "  by "+by.Limit, count(by.Refused))
-		}
-	}
-	if r.TooLarge > 0 {
-		pairs = append(pairs, "  too large", count(r.TooLarge)+" (more than the burst: never admitted)")
-	}
-	pairs = append(pairs, "entities", fmt.Sprintf("%s by %s, of which %s were refused", count(r.Entities), entity,
-		count(r.RefusedEntities)))
-	if r.OutOfOrder > 0 {
-		pairs = append(pairs, "out of order", count(r.OutOfOrder)+" lines, sorted by time")
-	}
-	if r.Malformed > 0 {
-		pairs = append(pairs, "malformed", fmt.Sprintf("%s of %s lines, not counted above", count(r.Malformed),
-			count(r.Lines)))
-	}
-	a.Out.Pairs(pairs...)
-	for _, bad := range r.MalformedFirst {
-		a.Out.Println("  line", bad.Line, term.Clean(bad.Reason))
-	}
-	if r.Refused > 0 {
-		printRefused(a, r)
-	}
-	printNeeded(a, r)
-}
-
-func printRefused(a *kit.Run, r *replay.Report) {
-	t := &term.Table{Header: []string{"MOST REFUSED", "REQUESTS", "REFUSED"}, Right: []int{1, 2}}
-	for _, e := range r.MostRefused {
-		t.Row(e.Entity, a.Out.Count(int64(e.Requests)), a.Out.Count(int64(e.Refused)))
-	}
-	a.Out.Println()
-	a.Out.Table(t)
-
-	a.Out.Println()
-	if a.Out.Terminal {
-		values := make([]float64, len(r.Intervals))
-		for i, in := range r.Intervals {
-			values[i] = float64(in.Refused)
-		}
-		a.Out.Println(a.Out.Bold("REFUSED IN EACH " + strings.ToUpper(interval(r.IntervalSeconds))))
-		a.Out.Chart(values, second(r.Intervals[0].Start), second(r.To))
-		return
-	}
-	t = &term.Table{Header: []string{
-		"FROM, FOR " + strings.ToUpper(interval(r.IntervalSeconds)), "REQUESTS",
-		"REFUSED",
-	}, Right: []int{1, 2}}
-	for _, in := range r.Intervals {
-		t.Row(second(in.Start), a.Out.Count(int64(in.Requests)), a.Out.Count(int64(in.Refused)))
-	}
-	a.Out.Table(t)
-}
-
-// printNeeded prints what each limit would have to be if it were the only one.
-func printNeeded(a *kit.Run, r *replay.Report) {
-	t := &term.Table{Header: []string{"TO ADMIT", "SET", "ADMITTED"}, Right: []int{0, 2}}
-	for _, n := range r.Needed {
-		set := "no limit of " + n.Name + " is large enough"
-		if n.Limit != nil {
-			set = n.Limit.String()
-		}
-		t.Row(fmt.Sprintf("%g %%", n.Percent), set, a.Out.Count(int64(n.Admitted)))
-	}
-	a.Out.Println()
-	a.Out.Table(t)
-	if a.Out.Terminal {
-		note := "The smallest amount that admits this share, with the burst scaled in proportion."
-		if len(r.Limits) > 1 {
-			note = "The smallest amount that admits this share if it were the only limit, with the burst scaled in " +
-				"proportion."
-		}
-		a.Out.Println(a.Out.Faint(note))
-	}
-}
-
-func join(limits []weir.Limit, sep string) string {
-	texts := make([]string, len(limits))
-	for i, l := range limits {
-		texts[i] = l.String()
-	}
-	return strings.Join(texts, sep)
-}
-
-// second formats a time of a log to the second, since logs are rarely more precise.
-func second(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-// interval names a length of time, such as "5 minutes" or "hour".
-func interval(sec int64) string {
-	d := time.Duration(sec) * time.Second
-	for _, u := range []struct {
-		length time.Duration
-		name   string
-	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
-		if n := d / u.length; n > 0 && d%u.length == 0 {
-			if n == 1 {
-				return u.name
-			}
-			return fmt.Sprintf("%d %ss", n, u.name)
-		}
-	}
-	return d.String()
 }

@@ -8,11 +8,14 @@ import (
 	"github.com/weirlimits/weir/internal/lab/report"
 )
 
-// Show prints a document. Tables and charts are set off by a blank line.
+// Show prints a document. A blank line sets off every part but texts.
 func Show(a *kit.Run, d *report.Document) {
 	for i, part := range d.Parts {
 		switch part := part.(type) {
 		case report.Lines:
+			if i > 0 {
+				a.Out.Println()
+			}
 			var pairs []string
 			for _, l := range part {
 				pairs = append(pairs, l.Name, l.Text(a.Out.Count))

@@ -15,6 +15,7 @@ import (
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/term"
 	"github.com/weirlimits/weir/internal/lab/cost"
+	"github.com/weirlimits/weir/internal/lab/report"
 	"github.com/weirlimits/weir/internal/lab/simulate"
 )
 
@@ -78,7 +79,13 @@ func runSimulate(ctx context.Context, a *kit.Run, q *simulateFlags) error {
 	if err != nil {
 		return fmt.Errorf("cost of %s: %w", name, err)
 	}
-	return a.Print(simulation{r, e}, func() { printSimulation(a, name, &cfg, r, e) })
+	return a.Print(simulation{r, e}, func() {
+		var costs report.Lines
+		if e != nil {
+			costs = e.Brief()
+		}
+		Show(a, r.Document(name, costs))
+	})
 }
 
 // costOf returns the same estimate as weir cost --run with the report.

@@ -92,7 +92,7 @@ func runTorture(ctx context.Context, a *kit.Run, q *tortureFlags) error {
 	case err != nil:
 		return err
 	}
-	if err := a.Print(rep, func() { printTorture(a, rep) }); err != nil {
+	if err := a.Print(rep, func() { Show(a, rep.Document()) }); err != nil {
 		return err
 	}
 	switch {
@@ -173,60 +173,4 @@ func announce(a *kit.Run, cfg torture.Config) {
 		text += fmt.Sprintf(": up to $%.2f on demand", math.Ceil(unitsPerCall*calls*prices.Write/1e4)/100)
 	}
 	a.Err.Println(text)
-}
-
-func processes(n int) string {
-	if n == 1 {
-		return "1 process"
-	}
-	return fmt.Sprintf("%d processes", n)
-}
-
-func printTorture(a *kit.Run, rep *torture.Report) {
-	verdict := a.Out.Good("all promises were kept")
-	if !rep.OK {
-		verdict = a.Out.Bad("a promise was broken")
-	}
-	faults := make([]string, len(rep.Faults))
-	for i, f := range rep.Faults {
-		faults[i] = string(f)
-	}
-	n := func(n int) string { return a.Out.Count(int64(n)) }
-	pairs := []string{
-		"verdict", verdict,
-		"seed", fmt.Sprint(rep.Seed),
-		"callers", fmt.Sprintf("%d in %d limiters of %s", rep.Callers, rep.Limiters, processes(rep.Processes)),
-		"faults", kit.OrDash(strings.Join(faults, ", ")),
-		"calls", fmt.Sprintf("%s in %d rounds, %.1f s", n(rep.Calls), rep.Rounds, rep.Seconds),
-		"  admitted", n(rep.Admitted),
-		"  refused", n(rep.Refused),
-		"  in doubt", n(rep.Unknown) + ", because the answer was lost",
-	}
-	if rep.Killed > 0 {
-		pairs = append(pairs, "killed", processes(rep.Killed))
-	}
-	a.Out.Pairs(pairs...)
-	a.Out.Println()
-	t := &term.Table{Header: []string{"CHECK", "PROMISE", "CASES", "VERDICT"}, Right: []int{2}, Cut: []int{1, 3}}
-	for _, c := range rep.Checks {
-		say := "kept"
-		switch {
-		case c.Failure != "":
-			say = "BROKEN: " + c.Failure
-		case c.Cases == 0:
-			say = "not reached"
-		case c.Undecided > 0:
-			say = fmt.Sprintf("kept; %d undecided", c.Undecided)
-		}
-		t.Row(c.Name, c.About, n(c.Cases), say)
-	}
-	a.Out.Table(t)
-	if rep.OK {
-		return
-	}
-	a.Out.Println()
-	a.Out.Println(fmt.Sprintf("the last calls involved; all calls of the round are in %s:", term.Clean(rep.History)))
-	for _, r := range rep.Excerpt {
-		a.Out.Println("  " + term.Clean(r.String()))
-	}
 }

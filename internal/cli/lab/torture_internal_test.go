@@ -31,7 +31,7 @@ func TestTortureBroken(t *testing.T) {
 	}
 	var out bytes.Buffer
 	a := &kit.Run{Out: term.New(&out, nil), Output: "table"}
-	printTorture(a, rep)
+	Show(a, rep.Document())
 	want := `verdict	a promise was broken
 seed	7
 callers	12 in 3 limiters of 3 processes

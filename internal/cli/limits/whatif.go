@@ -107,10 +107,6 @@ func printTried(a *kit.Run, t *triedPlan) {
 		a.Out.Println()
 		return
 	}
-	now := "requests refused in " + lab.Between(a, int64(t.Now.Surely), int64(t.Now.Perhaps)) + " of these buckets"
-	if t.Now.Buckets == 0 {
-		now = "no limits applied"
-	}
-	lab.PrintWhatIf(a, t.Planned, "", now)
+	lab.Show(a, t.Planned.Document("", t.Now))
 	a.Out.Println()
 }

@@ -49,7 +49,7 @@ type window struct {
 func newTally(p *traffic.Plan) *Tally {
 	t := &Tally{
 		Ops: make(map[traffic.Op]*opTally), Late: report.Fine(), Service: report.Fine(),
-		Errors: make(map[string]uint64),
+		Errors:   make(map[string]uint64),
 		Measures: make(map[string]float64),
 		Groups:   make([]Counts, len(p.Scenario.Entities)), Resources: make([]Counts, len(p.Scenario.Resources)),
 		Windows: make([]*window, (p.Length()+width(p)-1)/width(p)),

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/lab/report"
 )
 
 // Report is what the limits would have done to the log.
@@ -88,28 +89,11 @@ func (t *tally) report() *Report {
 // percent rounds down to hundredths, so that only the whole is 100.
 func percent(part, whole int) float64 { return float64(int64(part)*10_000/int64(whole)) / 100 }
 
-// widths are interval widths that are easy to read.
-var widths = []time.Duration{
-	time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
-	time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute,
-	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour,
-	24 * time.Hour, 7 * 24 * time.Hour, 28 * 24 * time.Hour,
-}
-
 const maxIntervals = 72
 
 // intervals divides a log's time into at most maxIntervals of equal width, aligned to it in UTC.
 func intervals(from, to int64) (time.Duration, []Interval) {
-	width := widths[len(widths)-1]
-	for (to-from)/int64(width) >= maxIntervals-1 {
-		width *= 2
-	}
-	for _, w := range widths {
-		if (to-from)/int64(w) < maxIntervals-1 {
-			width = w
-			break
-		}
-	}
+	width := report.Width(time.Duration(to-from), time.Second, maxIntervals-1)
 	start := time.Unix(0, from).UTC().Truncate(width)
 	var series []Interval
 	for at := start; at.UnixNano() <= to; at = at.Add(width) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/lab/report"
 )
 
 // targets are the admitted shares to search limits for, in thousandths.
@@ -17,7 +18,6 @@ var targets = []int{990, 999}
 // trial is one limit's part of a log, laid out for deciding it repeatedly: the lines of one bucket together, the
 // busiest bucket first. It decides with the token clock alone, which for one limit is all that the limiter does.
 type trial struct {
-	limit    weir.Limit
 	at       []int64 // nanoseconds since clock.Epoch
 	amount   []int64 // millitokens
 	buckets  []lines
@@ -31,7 +31,7 @@ type lines struct {
 }
 
 func (l *Log) trial(c charge) *trial {
-	t := &trial{limit: c.limit, requests: len(l.entries)}
+	t := &trial{requests: len(l.entries)}
 	index := make(map[[2]uint32]int)
 	owner := make([]uint32, len(l.entries))
 	for i := range l.entries {
@@ -56,7 +56,7 @@ func (l *Log) trial(c charge) *trial {
 	for i := range l.entries {
 		b := &t.buckets[owner[i]]
 		t.at[b.to] = clock.Nanos(time.Unix(0, l.entries[i].at))
-		t.amount[b.to] = milli(l.amount(c, &l.entries[i]))
+		t.amount[b.to] = report.Milli(l.amount(c, &l.entries[i]))
 		b.total = clock.Add(b.total, t.amount[b.to])
 		b.to++
 	}
@@ -64,11 +64,10 @@ func (l *Log) trial(c charge) *trial {
 	return t
 }
 
-// admitted decides all lines under another amount and returns how many pass. It skips buckets that never spend more
+// admitted decides all lines under a limit and returns how many pass. It skips buckets that never spend more
 // than the burst in total, because they are never refused.
-func (t *trial) admitted(amount int64) int {
-	limit := t.scaled(amount)
-	p := params(limit)
+func (t *trial) admitted(limit weir.Limit) int {
+	p := report.Params(limit)
 	n := t.requests
 	for _, b := range t.buckets {
 		if b.total <= p.Burst {
@@ -86,22 +85,7 @@ func (t *trial) admitted(amount int64) int {
 	return n
 }
 
-// scaled returns the limit with another amount, and the burst scaled in proportion.
-func (t *trial) scaled(amount int64) weir.Limit {
-	l := t.limit
-	burst := cmp.Or(l.Burst, l.Amount)
-	l.Burst = max(1, min(clock.MulDivFloor(burst, amount, l.Amount), weir.MaxTokens+1)) // valid checks the range
-	l.Amount = amount
-	return l
-}
-
-func (t *trial) valid(amount int64) bool {
-	l := t.scaled(amount)
-	return amount <= weir.MaxTokens && l.Burst <= weir.MaxTokens && params(l).Check() == nil
-}
-
-// needed searches for the smallest amount of a limit, on its own, that admits each of the targets, by doubling and
-// halving.
+// needed searches for the smallest amount of a limit, on its own, that admits each of the targets.
 func (l *Log) needed(ctx context.Context, c charge, progress func(float64)) ([]Need, error) {
 	t := l.trial(c)
 	var found []Need
@@ -109,41 +93,21 @@ func (l *Log) needed(ctx context.Context, c charge, progress func(float64)) ([]N
 	for i, target := range targets {
 		want := (t.requests*target + 999) / 1000
 		step := 0
-		enough := func(amount int64) bool {
+		enough := func(limit weir.Limit) bool {
 			progress((float64(i) + min(1, float64(step)/30)) / float64(len(targets)))
 			step++
-			return t.admitted(amount) >= want
+			return ctx.Err() != nil || t.admitted(limit) >= want
 		}
 		need := Need{Percent: float64(target) / 10, Name: c.limit.Name}
-		high := max(low+1, c.limit.Amount)
-		for t.valid(high) && !enough(high) {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			low, high = high, high*2
+		need.Limit = report.Smallest(c.limit, low, enough)
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
-		for high-low > 1 {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			if mid := low + (high-low)/2; t.valid(mid) && !enough(mid) {
-				low = mid
-			} else {
-				high = mid
-			}
-		}
-		if t.valid(high) {
-			limit := t.scaled(high)
-			need.Limit, need.Admitted = &limit, t.admitted(high)
+		if need.Limit != nil {
+			low = need.Limit.Amount - 1
+			need.Admitted = t.admitted(*need.Limit)
 		}
 		found = append(found, need)
 	}
 	return found, nil
 }
-
-func params(l weir.Limit) clock.Params {
-	return clock.Params{Amount: milli(l.Amount), Period: int64(l.Period), Burst: milli(l.Burst)}
-}
-
-// milli converts tokens to millitokens. More than can be spent at once stays more.
-func milli(tokens int64) int64 { return min(tokens, weir.MaxTokens+1) * 1000 }

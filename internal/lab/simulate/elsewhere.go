@@ -121,7 +121,7 @@ func (g *gather) told(p *process, part *job, allowed bool) {
 		for _, part := range g.parts {
 			at = min(at, part.at)
 		}
-		p.cell.admitted(g.whole.m.entity, g.whole.amount, at)
+		p.s.admitted(g.whole.m.entity, g.whole.amount, at)
 		p.answer(g.whole, true)
 	}
 }

@@ -7,11 +7,15 @@ type event struct {
 	do  func()
 }
 
-// agenda is a heap of events, the next one first.
+// agenda is the virtual time, and a heap of events, the next one first.
 type agenda struct {
+	now    int64 // since begin
 	events []event
 	seq    uint64
 }
+
+func (a *agenda) at(t int64, do func())    { a.add(max(t, a.now), do) }
+func (a *agenda) after(d int64, do func()) { a.at(a.now+d, do) }
 
 func (a event) before(b event) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
 

@@ -35,7 +35,7 @@ func (p *process) degrade(j *job) {
 	case Deny:
 	}
 	if allowed {
-		p.cell.admitted(j.m.entity, j.amount, p.s.now)
+		p.s.admitted(j.m.entity, j.amount, p.s.now)
 	}
 	p.s.tell(p, j, allowed, true)
 }

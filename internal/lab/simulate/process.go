@@ -170,7 +170,7 @@ func (p *process) hear(j *job, l *lane, a plan.Answer) {
 		j.m.sending = 0
 	default:
 		if j.took = a; j.plan.Kind == plan.Take && j.of == nil {
-			p.cell.admitted(j.m.entity, j.amount, j.at)
+			p.s.admitted(j.m.entity, j.amount, j.at)
 		}
 		p.answer(j, true)
 	}

@@ -2,8 +2,9 @@ package simulate
 
 import (
 	"math"
-	"math/bits"
 	"time"
+
+	"github.com/weirlimits/weir/internal/lab/report"
 )
 
 // Report is the result of a scenario.
@@ -78,28 +79,36 @@ type Interval struct {
 // maxIntervals is the largest number of intervals in a report.
 const maxIntervals = 60
 
-func (s *sim) newReport() {
-	cfg := &s.cfg
-	width := cfg.For / maxIntervals
-	for _, w := range []time.Duration{
-		100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second,
-		5 * time.Second,
-		10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute,
-	} {
-		if width = w; cfg.For <= maxIntervals*w {
-			break
-		}
-	}
-	s.width = int64(width)
-	s.rep = &Report{
+// recorder counts what happens in a simulation.
+type recorder struct {
+	count  counts
+	rep    *Report
+	took   report.Histogram
+	width  int64 // of an interval
+	outage int64 // when the last outage that ends does so; 0: none
+	backAt int64 // when a process last called successfully for the first time since the outage
+}
+
+// counts are the calls to the tables.
+type counts struct{ calls, units, inVain, throttled, splits int }
+
+func newRecorder(cfg *Config) recorder {
+	width := report.Width(cfg.For, 0, maxIntervals)
+	r := recorder{took: report.Fine(), width: int64(width), rep: &Report{
 		Seed: cfg.Seed, Seconds: cfg.For.Seconds(), Processes: cfg.Processes, Sample: cfg.Sample,
 		Limit: cfg.Limit.String(), Recovered: -1,
 		Width: width.Seconds(), Intervals: make([]Interval, (cfg.For+width-1)/width),
 		Cells: make([]CellReport, len(cfg.Cells)),
-	}
+	}}
 	for i := range cfg.Cells {
-		s.rep.Cells[i] = CellReport{Cell: i + 1, Share: cfg.Cells[i].Share}
+		r.rep.Cells[i] = CellReport{Cell: i + 1, Share: cfg.Cells[i].Share}
 	}
+	for _, o := range cfg.Outages {
+		if o.To < cfg.For {
+			r.outage = max(r.outage, int64(o.To))
+		}
+	}
+	return r
 }
 
 // interval returns the current interval. Answers after the end count in the last.
@@ -141,7 +150,7 @@ func (s *sim) tell(p *process, j *job, allowed, degraded bool) {
 			s.rep.DegradedAdmitted++
 		}
 	}
-	s.took.add(s.now - j.began)
+	s.took.Record(time.Duration(s.now - j.began))
 }
 
 func (s *sim) report() *Report {
@@ -155,8 +164,8 @@ func (s *sim) report() *Report {
 	r.Units, r.Splits = s.count.units, s.count.splits
 	r.times(cfg.Sample)
 	r.HitRatio = s.hits()
-	issued := s.truth.Clock(begin+int64(cfg.For)) - s.truth.Clock(begin)
-	r.Allowed = float64(r.Entities) * float64(s.truth.Burst+issued) / 1000
+	issued := s.limit.Clock(begin+int64(cfg.For)) - s.limit.Clock(begin)
+	r.Allowed = float64(r.Entities) * float64(s.limit.Burst+issued) / 1000
 	r.Tokens = float64(r.Admitted) * float64(cfg.Tokens)
 	r.Over = float64(max(0, s.over)) / 1000
 	r.OverPart = r.Over / float64(cfg.Limit.Burst)
@@ -166,7 +175,8 @@ func (s *sim) report() *Report {
 	if r.Admitted > 0 {
 		r.PerAdmit = float64(r.Calls) / float64(r.Admitted)
 	}
-	r.P50, r.P99, r.Max = s.took.at(0.50), s.took.at(0.99), float64(s.took.most)/1e6
+	times := s.took.Times()
+	r.P50, r.P99, r.Max = times.P50, times.P99, times.Max
 	if s.outage > 0 {
 		r.Recovered = float64(max(0, s.backAt-s.outage)) / 1e9
 	}
@@ -222,40 +232,4 @@ func (s *sim) hits() (hits float64) {
 		hits += share * of(share*cfg.Rate)
 	}
 	return hits
-}
-
-// histogram counts durations, to within a sixteenth.
-type histogram struct {
-	slots [64 * 16]int
-	n     int
-	most  int64
-}
-
-func (h *histogram) add(d int64) {
-	h.n++
-	h.most = max(h.most, d)
-	h.slots[slotOf(d)]++
-}
-
-func slotOf(d int64) int {
-	if d < 16 {
-		return int(max(d, 0))
-	}
-	shift := bits.Len64(uint64(d)) - 5
-	return shift*16 + int(d>>shift)
-}
-
-// at returns a quantile in milliseconds. It is never too low, and at most a sixteenth too high.
-func (h *histogram) at(q float64) float64 {
-	rest := int(q * float64(h.n))
-	for i, n := range &h.slots {
-		if rest -= n; rest < 0 {
-			if i < 16 {
-				return float64(i) / 1e6
-			}
-			shift := i/16 - 1
-			return float64(min(h.most, int64(i-shift*16+1)<<shift)) / 1e6
-		}
-	}
-	return float64(h.most) / 1e6
 }

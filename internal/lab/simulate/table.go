@@ -1,6 +1,37 @@
 package simulate
 
-import "github.com/weirlimits/weir/internal/batch/plan"
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/weirlimits/weir/internal/batch/plan"
+)
+
+// network draws what happens to calls, and what else is random in processes.
+type network struct {
+	dice      *rand.Rand
+	p50       int64   // of a call's latency, in nanoseconds
+	mu, sigma float64 // of its logarithm
+}
+
+func newNetwork(cfg *Config) network {
+	n := network{
+		dice: rand.New(rand.NewPCG(cfg.Seed, 2)), p50: int64(cfg.P50), mu: math.Log(float64(cfg.P50)),
+	}
+	n.sigma = (math.Log(float64(cfg.P99)) - n.mu) / 2.3263 // standard deviations to the 99th percentile
+	return n
+}
+
+// latency draws the round-trip time of a call.
+func (n *network) latency() int64 {
+	if n.sigma <= 0 {
+		return n.p50
+	}
+	return int64(min(math.Exp(n.mu+n.sigma*n.dice.NormFloat64()), float64(10*time.Second)))
+}
+
+func (n *network) chance(share float64) bool { return share > 0 && n.dice.Float64() < share }
 
 // item is an item in the table, with the remaining capacity of its partition.
 type item struct {

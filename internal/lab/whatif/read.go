@@ -106,12 +106,15 @@ func readCSV(src io.Reader) ([]admin.Usage, error) {
 	return all, nil
 }
 
+// layouts are the forms of the start of a window.
+var layouts = map[admin.Window]string{
+	admin.Hourly: "2006-01-02T15", admin.Daily: time.DateOnly, admin.Monthly: "2006-01",
+}
+
 // parse parses a row.
 func parse(cell func(int) string) (u admin.Usage, l admin.LimitUsage, err error) {
 	text := cell(0)
-	for layout, w := range map[string]admin.Window{
-		"2006-01-02T15": admin.Hourly, time.DateOnly: admin.Daily, "2006-01": admin.Monthly,
-	} {
+	for w, layout := range layouts {
 		if t, err := time.Parse(layout, text); err == nil && len(text) == len(layout) {
 			u.Start, u.Window = t, w
 		}

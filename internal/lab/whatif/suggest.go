@@ -1,12 +1,11 @@
 package whatif
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/lab/report"
 )
 
 // Suggestion is the limit that, on its own, would have refused no more than a share of the tokens. Its burst is
@@ -46,8 +45,8 @@ func smallest(l weir.Limit, of []*series, target float64, bound func(bounds) flo
 			asked += s.windows[i].spent + s.windows[i].refused
 		}
 	}
-	enough := func(amount int64) bool {
-		refused, limit := 0.0, scaled(l, amount)
+	enough := func(limit weir.Limit) bool {
+		refused := 0.0
 		for _, s := range of {
 			t := newTrial(limit)
 			for i := range s.windows {
@@ -56,34 +55,5 @@ func smallest(l weir.Limit, of []*series, target float64, bound func(bounds) flo
 		}
 		return refused <= target*asked+1e-6
 	}
-	low, high := int64(0), l.Amount
-	for valid(l, high) && !enough(high) {
-		low, high = high, 2*high
-	}
-	for high-low > 1 {
-		if mid := low + (high-low)/2; valid(l, mid) && !enough(mid) {
-			low = mid
-		} else {
-			high = mid
-		}
-	}
-	if !valid(l, high) {
-		return nil
-	}
-	found := scaled(l, high)
-	return &found
-}
-
-// scaled returns a limit with another amount, and the burst scaled in proportion.
-func scaled(l weir.Limit, amount int64) weir.Limit {
-	burst := cmp.Or(l.Burst, l.Amount)
-	l.Burst = max(1, min(clock.MulDivFloor(burst, amount, l.Amount), weir.MaxTokens+1)) // valid checks the range
-	l.Amount = amount
-	return l
-}
-
-func valid(l weir.Limit, amount int64) bool {
-	l = scaled(l, amount)
-	p := clock.Params{Amount: l.Amount * 1000, Period: int64(l.Period), Burst: l.Burst * 1000}
-	return amount <= weir.MaxTokens && l.Burst <= weir.MaxTokens && p.Check() == nil
+	return report.Smallest(l, 0, enough)
 }
