@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"encoding/json"
 	"errors"
 	"math"
 	"reflect"
@@ -177,6 +178,19 @@ func TestDescribe(t *testing.T) {
 	for i, f := range api.FieldsOf(reflect.TypeFor[described]()) {
 		if f.Doc != want[i] {
 			t.Errorf("%s is %q, want %q", f.Name, f.Doc, want[i])
+		}
+	}
+}
+
+func TestSeconds(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{0: "0", 1: "0.001", 1500 * time.Millisecond: "1.5", time.Hour + 1: "3600.001"} {
+		if got, err := json.Marshal(api.Seconds(d)); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v; want %s", d, got, err, want)
+		}
+		var back api.Seconds
+		if err := json.Unmarshal([]byte(want), &back); err != nil || time.Duration(back) != (d+time.Millisecond-1).Truncate(time.Millisecond) {
+			t.Errorf("%s: %s, %v", want, time.Duration(back), err)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"errors"
 	"math"
 	"time"
@@ -10,8 +9,8 @@ import (
 	"github.com/weirlimits/weir/internal/policy/record"
 )
 
-// explanation is an explanation on the wire, as described in docs/guide/http.md. Durations are in seconds.
-type explanation struct {
+// Explanation is how a request would be decided, and why; see docs/guide/http.md.
+type Explanation struct {
 	Namespace     string              `json:"namespace"`
 	Entity        string              `json:"entity"`
 	Resource      string              `json:"resource"`
@@ -19,36 +18,40 @@ type explanation struct {
 	At            time.Time           `json:"at"`
 	Outcome       string              `json:"outcome"`
 	Detail        string              `json:"detail,omitempty"`
-	RetryAfter    float64             `json:"retry_after"`
-	Binding       *binding            `json:"binding"`
-	OnUnavailable explainedMode       `json:"on_unavailable"`
-	Cached        float64             `json:"cached"`
-	Chain         []explainedEntity   `json:"chain"`
-	Manifests     []explainedRevision `json:"manifests"`
+	RetryAfter    Seconds             `json:"retry_after"`
+	Binding       *Binding            `json:"binding"`
+	OnUnavailable ExplainedMode       `json:"on_unavailable"`
+	Cached        Seconds             `json:"cached"`
+	Chain         []ExplainedEntity   `json:"chain"`
+	Manifests     []ExplainedRevision `json:"manifests"`
 }
 
-type binding struct {
+// Binding names the limit that binds.
+type Binding struct {
 	Entity string `json:"entity"`
 	Limit  string `json:"limit"`
 }
 
-type explainedMode struct {
+// ExplainedMode is how requests are decided without the store, and where that is set.
+type ExplainedMode struct {
 	Value weir.OnUnavailable `json:"value"`
 	From  string             `json:"from"`
 }
 
-type explainedEntity struct {
+// ExplainedEntity is an entity of the chain.
+type ExplainedEntity struct {
 	Entity   string           `json:"entity"`
 	Exists   bool             `json:"exists"`
 	Name     string           `json:"name,omitempty"`
 	Parent   string           `json:"parent,omitempty"`
 	Cascade  bool             `json:"cascade"`
 	Manifest string           `json:"manifest,omitempty"`
-	Levels   []explainedLevel `json:"levels"`
-	Limits   []explainedLimit `json:"limits"`
+	Levels   []ExplainedLevel `json:"levels"`
+	Limits   []ExplainedLimit `json:"limits"`
 }
 
-type explainedLevel struct {
+// ExplainedLevel is a level at which limits are looked up.
+type ExplainedLevel struct {
 	Source  weir.Source `json:"source"`
 	Set     bool        `json:"set"`
 	Applies bool        `json:"applies"`
@@ -56,8 +59,8 @@ type explainedLevel struct {
 	OnUnavailable weir.OnUnavailable `json:"on_unavailable,omitempty"`
 }
 
-// explainedLimit uses the names of a status in other answers, and adds to them.
-type explainedLimit struct {
+// ExplainedLimit uses the names of a status in other answers, and adds to them.
+type ExplainedLimit struct {
 	Limit      string       `json:"limit"`
 	Source     weir.Source  `json:"source"`
 	Manifest   string       `json:"manifest,omitempty"`
@@ -70,91 +73,124 @@ type explainedLimit struct {
 	Requested  int64        `json:"requested"`
 	Available  int64        `json:"available"`
 	Used       float64      `json:"used"`
-	FullIn     float64      `json:"full_in"`
+	FullIn     Seconds      `json:"full_in"`
 	Refused    bool         `json:"refused"`
-	RetryAfter float64      `json:"retry_after"`
+	RetryAfter Seconds      `json:"retry_after"`
 	// For a limit in shadow.
 	WouldRefuse bool `json:"would_refuse,omitempty"`
 	Binds       bool `json:"binds"`
 }
 
-type explainedRevision struct {
+// ExplainedRevision is the last revision of a manifest.
+type ExplainedRevision struct {
 	Manifest string    `json:"manifest"`
 	Revision int       `json:"revision"`
 	At       time.Time `json:"at"`
 	By       string    `json:"by"`
 }
 
-// Explanation is the answer of GET /v1/explain. Its outcome is allowed, refused, exceeds-burst or no-limits.
-type Explanation struct{ weir.Explanation }
-
-// MarshalJSON writes the explanation.
-func (e Explanation) MarshalJSON() ([]byte, error) {
-	x := &e.Explanation
-	j := explanation{
+// explanationOf returns an explanation as it is sent and printed.
+func explanationOf(x *weir.Explanation) *Explanation {
+	v := &Explanation{
 		Namespace: x.Namespace, Entity: x.Entity, Resource: x.Resource, Tokens: x.Tokens, At: x.At.UTC(),
-		Outcome: outcome(x.Err), RetryAfter: inSeconds(x.RetryAfter()), Cached: inSeconds(x.Cached),
-		OnUnavailable: explainedMode{x.OnUnavailable, x.OnUnavailableFrom},
-		Chain:         make([]explainedEntity, len(x.Chain)), Manifests: make([]explainedRevision, len(x.Manifests)),
+		Outcome: outcome(x.Err), RetryAfter: Seconds(x.RetryAfter()), Cached: Seconds(x.Cached),
+		OnUnavailable: ExplainedMode{x.OnUnavailable, x.OnUnavailableFrom},
+		Chain:         make([]ExplainedEntity, len(x.Chain)), Manifests: make([]ExplainedRevision, len(x.Manifests)),
 	}
-	if j.Tokens == nil {
-		j.Tokens = weir.Tokens{}
+	if v.Tokens == nil {
+		v.Tokens = weir.Tokens{}
 	}
 	if x.Err != nil {
-		j.Detail = x.Err.Error()
+		v.Detail = x.Err.Error()
 	}
 	if n, l := x.Binding(); l != nil {
-		j.Binding = &binding{n.ID, l.Limit.Name}
+		v.Binding = &Binding{n.ID, l.Limit.Name}
 	}
 	for i := range x.Chain {
-		j.Chain[i] = entityJSON(&x.Chain[i])
+		v.Chain[i] = explainedEntity(&x.Chain[i])
 	}
 	for i, r := range x.Manifests {
-		j.Manifests[i] = explainedRevision{r.Manifest, r.Revision, r.At.UTC(), r.By}
+		v.Manifests[i] = ExplainedRevision{r.Manifest, r.Revision, r.At.UTC(), r.By}
 	}
-	return json.Marshal(j)
+	return v
+}
+
+// Err returns the error of a request that would not be admitted.
+func (x *Explanation) Err() error {
+	is := outcomes[x.Outcome]
+	if is == nil {
+		return nil
+	}
+	return &outcomeError{x.Detail, is}
+}
+
+// outcomeError is what an explanation reports about a request that would not be admitted.
+type outcomeError struct {
+	detail string
+	is     error
+}
+
+func (e *outcomeError) Error() string { return e.detail }
+func (e *outcomeError) Unwrap() error { return e.is }
+
+// The outcomes.
+const (
+	Allowed      = "allowed"
+	Refused      = "refused"
+	ExceedsBurst = "exceeds-burst"
+	NoLimits     = "no-limits"
+)
+
+// outcomes are the errors of requests that would not be admitted.
+var outcomes = map[string]error{
+	Refused: weir.ErrExceeded, ExceedsBurst: weir.ErrExceedsBurst, NoLimits: weir.ErrNoLimits,
+}
+
+// Statuses returns the states of all limits that apply.
+func (x *Explanation) Statuses() []Status {
+	all := []Status{}
+	for i := range x.Chain {
+		for _, l := range x.Chain[i].Limits {
+			all = append(all, Status{
+				x.Chain[i].Entity, x.Resource, l.Limit, l.Source, l.Manifest, l.Requested, l.Available, l.Amount,
+				l.Period, l.Burst, l.FullIn, l.Refused, l.RetryAfter, l.Shadow, l.WouldRefuse,
+			})
+		}
+	}
+	return all
 }
 
 func outcome(err error) string {
-	switch {
-	case err == nil:
-		return "allowed"
-	case errors.Is(err, weir.ErrExceedsBurst):
-		return "exceeds-burst"
-	case errors.Is(err, weir.ErrNoLimits):
-		return "no-limits"
+	for name, is := range outcomes {
+		if errors.Is(err, is) {
+			return name
+		}
 	}
-	return "refused"
+	if err != nil {
+		return Refused
+	}
+	return Allowed
 }
 
-func entityJSON(n *weir.ExplainedEntity) explainedEntity {
-	j := explainedEntity{
+func explainedEntity(n *weir.ExplainedEntity) ExplainedEntity {
+	j := ExplainedEntity{
 		n.ID, n.Exists, n.Name, n.Parent, n.Cascade, n.Manifest,
-		make([]explainedLevel, len(n.Levels)), make([]explainedLimit, len(n.Limits)),
+		make([]ExplainedLevel, len(n.Levels)), make([]ExplainedLimit, len(n.Limits)),
 	}
 	for i, l := range n.Levels {
-		j.Levels[i] = explainedLevel(l)
+		j.Levels[i] = ExplainedLevel(l)
 	}
 	for i := range n.Limits {
 		l := &n.Limits[i]
 		s := &l.Status
-		j.Limits[i] = explainedLimit{
+		j.Limits[i] = ExplainedLimit{
 			Limit: s.Limit, Source: s.Source, Manifest: s.Manifest, Text: l.Limit.String(),
 			Amount: s.Amount, Period: record.FormatPeriod(s.Period), Burst: s.Burst, Enforce: l.Limit.Enforce,
 			Shadow:    s.Shadow,
 			Requested: s.Requested, Available: s.Available, Used: math.Round(l.Used()*1e4) / 1e4,
-			FullIn: inSeconds(s.Full), Refused: s.Refused, RetryAfter: inSeconds(s.RetryAfter),
+			FullIn: Seconds(s.Full), Refused: s.Refused, RetryAfter: Seconds(s.RetryAfter),
 			WouldRefuse: s.WouldRefuse, Binds: l.Binds,
 		}
 	}
 	return j
-}
-
-// inSeconds rounds up to milliseconds, so that waiting for the result is long enough.
-func inSeconds(d time.Duration) float64 {
-	ms := d.Milliseconds()
-	if d%time.Millisecond > 0 {
-		ms++
-	}
-	return float64(ms) / 1000
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -76,6 +77,35 @@ func (f *Field) Ptr(req any) any {
 
 // IsZero reports whether the field has its zero value.
 func (f *Field) IsZero(req any) bool { return reflect.ValueOf(f.Ptr(req)).Elem().IsZero() }
+
+// Texts returns the texts that Set parses into the field's value; none for the zero value.
+func (f *Field) Texts(req any) []string {
+	if f.IsZero(req) {
+		return nil
+	}
+	v := reflect.ValueOf(f.Ptr(req)).Elem()
+	for v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	var texts []string
+	switch v := v.Interface().(type) {
+	case time.Time:
+		return []string{v.Format(time.RFC3339Nano)}
+	case []string:
+		return v
+	case []weir.Limit:
+		for _, l := range v {
+			texts = append(texts, l.String())
+		}
+		return texts
+	case weir.Tokens:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			texts = append(texts, fmt.Sprintf("%s=%d", name, v[name]))
+		}
+		return texts
+	}
+	return []string{fmt.Sprint(v)}
+}
 
 // Many reports whether the field takes several texts.
 func (f *Field) Many(req any) bool {
@@ -244,10 +274,12 @@ func (f *Field) setTokens(to *weir.Tokens, text string) error {
 	}
 	n, err := strconv.ParseInt(amount, 10, 64)
 	if err != nil || n < 0 {
-		return f.bad("%q is not a whole number of tokens, 0 or more", text)
+		return &weir.ConfigError{
+			Field: f.Name + "." + name, Reason: fmt.Sprintf("%q is not a whole number of tokens, 0 or more", text),
+		}
 	}
 	if _, twice := (*to)[name]; twice {
-		return f.bad("%s is given twice", name)
+		return &weir.ConfigError{Field: f.Name + "." + name, Reason: name + " is given twice"}
 	}
 	if *to == nil {
 		*to = make(weir.Tokens)

@@ -1,6 +1,6 @@
 // Package api declares the operations of weir that manage and inspect, each once: its route, who may call it, what it
-// takes and returns, and what it does. The HTTP server's routes are made from these declarations; internal/cli names
-// them in its commands.
+// takes and returns, and what it does. The HTTP server's routes are made from these declarations, internal/cli names
+// them in its commands, and package client runs them through a server.
 package api
 
 import (
@@ -15,14 +15,16 @@ type Op struct {
 	Name, Method, Path string // "createEntity", "POST", "/v1/entities"
 	Need               Need
 	Creates            bool // may be the first write to a new store
+	Raw                bool // the server answers it by hand
 
 	// Wide reports whether a request reaches beyond the namespace, and needs the role in all of them. Nil means never.
 	Wide func(req any) bool
 	// Location returns the path of what a request has created. Nil means that it creates nothing.
 	Location func(resp any) string
 
-	request reflect.Type
-	run     func(ctx context.Context, lim *weir.Limiter, req any) (any, error)
+	request, response reflect.Type
+
+	run func(ctx context.Context, lim *weir.Limiter, req any) (any, error)
 }
 
 // Need is the permission that an operation requires.
@@ -34,10 +36,14 @@ const (
 	Admin
 	ReadAll
 	AdminAll
+	Spend
 )
 
 // New returns a pointer to an empty request.
 func (o *Op) New() any { return reflect.New(o.request).Interface() }
+
+// NewResponse returns a pointer to an empty response.
+func (o *Op) NewResponse() any { return reflect.New(o.response).Interface() }
 
 // Fields returns the members of a request.
 func (o *Op) Fields() []Field { return FieldsOf(o.request) }
@@ -91,7 +97,7 @@ func (p *Page) Cursor() *Page { return p }
 
 // declare makes an operation. A nil pointer from run means that there is nothing to return.
 func declare[Q, R any](o Op, run func(ctx context.Context, lim *weir.Limiter, q *Q) (R, error)) Of[Q, R] {
-	o.request = reflect.TypeFor[Q]()
+	o.request, o.response = reflect.TypeFor[Q](), reflect.TypeFor[R]()
 	o.run = func(ctx context.Context, lim *weir.Limiter, req any) (any, error) {
 		resp, err := run(ctx, lim, req.(*Q)) //nolint:forcetypeassert // Of.Call and New make no other
 		if v := reflect.ValueOf(resp); err != nil || v.Type() == reflect.TypeFor[None]() ||

@@ -7,5 +7,6 @@ var Operations = []*Op{
 	ListNamespaces.Op, CreateNamespace.Op, ShowNamespace.Op, DeleteNamespace.Op, RecoverNamespace.Op, PurgeNamespace.Op,
 	ListManifests.Op, ListRevisions.Op, ShowRevision.Op,
 	ListUsage.Op, SummarizeUsage.Op, TopUsage.Op,
+	Explain.Op, Acquire.Op,
 	ListAudit.Op, ListBuckets.Op, ShowBucket.Op, ResetBucket.Op,
 }

@@ -32,10 +32,9 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// Each script runs the command as a user would, in its own directory.
-func TestScripts(t *testing.T) {
-	t.Parallel()
-	testscript.Run(t, testscript.Params{
+// params are the parameters of all scripts: each runs the command as a user would, in its own directory.
+func params() testscript.Params {
+	return testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
@@ -56,7 +55,12 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits, "request": request, "eventually": eventually, "grpc-acquire": grpcAcquire, "envoy-ask": envoyAsk, "same": same, "cmp-times": cmpTimes, "cmp-explain": cmpExplain, "cmp-history": cmpHistory, "until-locked": untilLocked,
 		},
-	})
+	}
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, params())
 }
 
 // on returns the condition for scripts that run on several stores.

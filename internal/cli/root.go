@@ -33,17 +33,17 @@ func Main(ctx context.Context, args []string, in io.Reader, out, errs io.Writer)
 	return a.Execute(ctx, root)
 }
 
-func root(a *kit.Run) *cobra.Command {
-	root := &cobra.Command{
-		Use:   "weir",
-		Short: "Distributed rate limits that never admit more than they allow",
-		Long: `weir limits how much an entity may spend on a resource, and never admits more.
+const long = `weir limits how much an entity may spend on a resource, and never admits more.
 
 Every flag can also be set in the environment or in weir.yaml, which is read from the
 current folder or else from the user's configuration folder. For a flag below, such as
 --store, the variable is WEIR_STORE and the key is store. For a flag of a command, such
 as serve --http, the variable is WEIR_SERVE_HTTP and the key is http under serve. Flags
 override the environment, and the environment overrides the file.
+
+With --server, such as http://127.0.0.1:8080, a command works through a server instead of on
+a store; the server's token, if it needs one, is read from WEIR_TOKEN. Of --store and
+--server, the one that overrides the other counts.
 
 Stores:
   disk:PATH      a folder with one file, created by the first write;
@@ -59,7 +59,13 @@ Stores:
 
 Exit codes:
   0 done   1 failed   2 wrong usage   3 refused by a limit   4 not found
-  5 store unavailable`,
+  5 store unavailable`
+
+func root(a *kit.Run) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "weir",
+		Short: "Distributed rate limits that never admit more than they allow",
+		Long:  long,
 		Example: `  weir system set -l rpm:100/min
   weir acquire key-alice gpt-4 rpm=1
   weir serve --http 127.0.0.1:8080

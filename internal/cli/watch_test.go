@@ -63,7 +63,7 @@ func events(t *testing.T, answer func(n int64, w http.ResponseWriter, r *http.Re
 }
 
 func TestWatchPipe(t *testing.T) {
-	t.Parallel()
+	t.Setenv("WEIR_TOKEN", "secret")
 	data := golden(t, "overview.json")
 	url := events(t, func(n int64, w http.ResponseWriter, r *http.Request) string {
 		if r.URL.Path != "/v1/overview" || r.URL.Query().Get("namespace") != "team" || r.Header.Get("Authorization") != "Bearer secret" {
@@ -79,7 +79,7 @@ func TestWatchPipe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	out, errs, ended := make(lines), make(lines), make(chan int)
 	go func() {
-		ended <- cli.Main(ctx, []string{"watch", "--server", url, "--namespace", "team", "--token", "secret"}, strings.NewReader(""), out, errs)
+		ended <- cli.Main(ctx, []string{"watch", "--server", url, "--namespace", "team"}, strings.NewReader(""), out, errs)
 	}()
 	if got := out.next(t); !strings.HasPrefix(got, "AT\tALLOWED/S\tREFUSED/S") {
 		t.Errorf("header %q", got)

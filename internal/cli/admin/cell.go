@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/cli/term"
@@ -33,7 +34,7 @@ weir serve --cell NAME --cells URL.`,
 func registry(
 	ctx context.Context, a *kit.Run, how stores.Access, f func(context.Context, cells.Registry) error,
 ) (err error) {
-	st, err := stores.Open(a.Store, how)
+	st, err := a.OpenStore(how)
 	if err != nil {
 		return err
 	}
@@ -257,7 +258,7 @@ type sharesView struct {
 	Mode       cells.Mode          `json:"mode"`
 	Weights    cells.Weights       `json:"weights"`
 	Floor      int64               `json:"floor_percent"`
-	HalfLife   kit.Seconds         `json:"half_life"`
+	HalfLife   api.Seconds         `json:"half_life"`
 	Namespaces []cellNamespaceView `json:"namespaces"`
 }
 
@@ -276,7 +277,7 @@ func printShares(ctx context.Context, a *kit.Run, r cells.Registry) error {
 	}
 	s := sharesView{
 		Leader: v.Leader, Epoch: v.Version.Epoch, Mode: v.Settings.Mode, Weights: v.Settings.Weights,
-		Floor: v.Settings.Floor, HalfLife: kit.Seconds(v.Settings.HalfLife), Namespaces: []cellNamespaceView{},
+		Floor: v.Settings.Floor, HalfLife: api.Seconds(v.Settings.HalfLife), Namespaces: []cellNamespaceView{},
 	}
 	for _, namespace := range v.Namespaces() {
 		n := cellNamespaceView{

@@ -20,26 +20,6 @@ var fields string
 
 var _ = api.Describe("admin", fields)
 
-// demand is what an entity would spend on a resource.
-type demand struct {
-	Entity   string      `json:"entity" arg:"ENTITY"`
-	Resource string      `json:"resource" arg:"RESOURCE"`
-	Tokens   weir.Tokens `json:"tokens" arg:"LIMIT=AMOUNT"`
-}
-
-// spending is a demand with what may be set for one request.
-type spending struct {
-	demand
-	Limits        []weir.Limit       `json:"limits" flag:"limit,l"`
-	OnUnavailable weir.OnUnavailable `json:"on_unavailable"`
-}
-
-func (q *spending) request() weir.Request {
-	return weir.Request{
-		Entity: q.Entity, Resource: q.Resource, Tokens: q.Tokens, Limits: q.Limits, OnUnavailable: q.OnUnavailable,
-	}
-}
-
 // AcquireCmd returns the command that spends tokens.
 func AcquireCmd(r *kit.Run) *cobra.Command {
 	return kit.Func(r, kit.Spec{
@@ -47,17 +27,17 @@ func AcquireCmd(r *kit.Run) *cobra.Command {
 		Long: `Spends tokens of an entity on a resource and, where the entity cascades, of its parents: all
 or none. Prints the state of every limit that was checked. Exit code 3 means refused.`,
 		Example: "  weir acquire key-alice gpt-4 rpm=1 tpm=500",
-	}, func(ctx context.Context, q *spending) error {
-		return r.With(stores.Existing, func(lim *weir.Limiter) error {
-			lease, err := lim.Acquire(ctx, q.request())
-			return spent(ctx, r, lease, err)
+	}, func(ctx context.Context, q *api.Demand) error {
+		return r.Call(api.Acquire.Op, func(c api.Caller) error {
+			d, _, err := api.Acquire.Call(ctx, c, q)
+			return decided(r, d, err)
 		})
 	})
 }
 
-// patientSpending is spending that waits.
-type patientSpending struct {
-	spending
+// patience is a demand that waits.
+type patience struct {
+	api.Demand
 	Timeout time.Duration `json:"timeout"`
 }
 
@@ -68,7 +48,7 @@ func WaitCmd(r *kit.Run) *cobra.Command {
 		Long: `Waits until the limits allow the request, then spends the tokens. If it would have to wait
 longer than --timeout, it fails at once with exit code 3.`,
 		Example: "  weir wait key-alice gpt-4 rpm=1 --timeout 30s && call-the-model",
-	}, func(ctx context.Context, q *patientSpending) error {
+	}, func(ctx context.Context, q *patience) error {
 		return r.With(stores.Existing, func(lim *weir.Limiter) error {
 			within := ctx
 			if q.Timeout > 0 {
@@ -76,32 +56,22 @@ longer than --timeout, it fails at once with exit code 3.`,
 				within, cancel = context.WithTimeout(ctx, q.Timeout)
 				defer cancel()
 			}
-			lease, err := lim.Wait(within, q.request())
-			return spent(ctx, r, lease, err)
+			lease, err := lim.Wait(within, q.Request())
+			if err != nil {
+				return decided(r, api.Decision{}, err)
+			}
+			d := lease.Decision()
+			return decided(r, api.DecisionOf(&d), lease.Commit(ctx))
 		})
 	})
 }
 
-// spent commits a lease and prints its decision, or prints a refusal and returns its error.
-func spent(ctx context.Context, r *kit.Run, lease *weir.Lease, err error) error {
-	var over *weir.ExceededError
-	switch {
-	case err == nil:
-		return errors.Join(lease.Commit(ctx), printDecision(r, lease.Decision()))
-	case errors.As(err, &over):
-		if printed := printDecision(r, over.Decision); printed != nil {
-			return printed
-		}
-	}
-	return err
-}
-
 // availability shows what an entity could spend, as printed.
 type availability struct {
-	At         string       `json:"at"`
-	Limits     []statusView `json:"limits"`
+	At         time.Time    `json:"at"`
+	Limits     []api.Status `json:"limits"`
 	Fits       *bool        `json:"fits,omitempty"` // only if amounts were given
-	RetryAfter *kit.Seconds `json:"retry_after,omitempty"`
+	RetryAfter *api.Seconds `json:"retry_after,omitempty"`
 }
 
 // AvailableCmd returns the command that shows what can be spent.
@@ -111,39 +81,50 @@ func AvailableCmd(r *kit.Run) *cobra.Command {
 		Long: `Shows what an entity could spend on a resource now, without spending or writing anything.
 If amounts are given, it also says whether they would fit, and exits with 3 if not.`,
 		Example: "  weir available key-alice gpt-4\n  weir available key-alice gpt-4 tpm=5000",
-	}, func(ctx context.Context, q *demand) error {
-		return r.With(stores.Existing, func(lim *weir.Limiter) error {
-			av, err := lim.Available(ctx, q.Entity, q.Resource)
+		Omit:    []string{"limits", "on_unavailable"},
+	}, func(ctx context.Context, q *api.Question) error {
+		return r.Call(api.Explain.Op, func(c api.Caller) error {
+			x, _, err := api.Explain.Call(ctx, c, q)
 			if err != nil {
 				return err
 			}
-			return showAvailable(r, &av, q.Tokens)
+			return showAvailable(r, x)
 		})
 	})
 }
 
-func showAvailable(r *kit.Run, av *weir.Availability, tokens weir.Tokens) error {
-	view := availability{At: kit.Instant(av.At), Limits: statusViews(av.Statuses)}
-	var retry time.Duration
-	if len(tokens) > 0 {
-		var err error
-		if retry, err = av.RetryAfter(tokens); err != nil {
-			return err
-		}
-		view.Fits, view.RetryAfter = new(retry == 0), new(kit.Seconds(retry))
+func showAvailable(r *kit.Run, x *api.Explanation) error {
+	refused := x.Err()
+	if refused != nil && x.Outcome != api.Refused {
+		return refused // never, so it is of no use to know what is left
+	}
+	view := availability{At: x.At, Limits: x.Statuses()}
+	if len(x.Tokens) > 0 {
+		view.Fits, view.RetryAfter = new(refused == nil), &x.RetryAfter
 	}
 	err := r.Print(view, func() {
-		printStatuses(r, av.Statuses, false)
+		printStatuses(r, view.Limits, false)
 		switch {
 		case view.Fits == nil:
 		case *view.Fits:
 			r.Out.Println(r.Out.Good("fits"))
 		default:
-			r.Out.Println(r.Out.Bad("does not fit")+",", "retry in", kit.Span(retry))
+			r.Out.Println(r.Out.Bad("does not fit")+",", "retry in", span(x.RetryAfter))
 		}
 	})
-	if err == nil && retry > 0 {
-		err = kit.Quiet(weir.ErrExceeded)
+	if err == nil && refused != nil {
+		err = kit.Quiet(refused)
 	}
 	return err
+}
+
+// decided prints a decision or, together with its error, a refusal.
+func decided(r *kit.Run, d api.Decision, err error) error {
+	var over *weir.ExceededError
+	if errors.As(err, &over) {
+		d = api.DecisionOf(&over.Decision)
+	} else if err != nil {
+		return err
+	}
+	return errors.Join(err, printDecision(r, &d))
 }

@@ -2,117 +2,63 @@ package admin
 
 import (
 	"slices"
-	"strings"
+	"time"
 
-	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/term"
 )
 
-// decisionView is a decision as printed.
-type decisionView struct {
-	Allowed    bool         `json:"allowed"`
-	Degraded   bool         `json:"degraded"`
-	Reason     string       `json:"reason,omitempty"` // of the degradation
-	At         string       `json:"at"`
-	RetryAfter kit.Seconds  `json:"retry_after"`
-	Limits     []statusView `json:"limits"`
-}
-
-// statusView is a limit's status as printed.
-type statusView struct {
-	Entity     string      `json:"entity"`
-	Resource   string      `json:"resource"`
-	Limit      string      `json:"limit"`
-	Source     string      `json:"source"`
-	Requested  int64       `json:"requested"`
-	Available  int64       `json:"available"`
-	Amount     int64       `json:"amount"`
-	Period     string      `json:"period"`
-	Burst      int64       `json:"burst"`
-	FullIn     kit.Seconds `json:"full_in"`
-	Refused    bool        `json:"refused"`
-	RetryAfter kit.Seconds `json:"retry_after"`
-	// Omitted unless the limit is in shadow.
-	Shadow      bool `json:"shadow,omitempty"`
-	WouldRefuse bool `json:"would_refuse,omitempty"`
-}
-
-func statusViews(ss []weir.LimitStatus) []statusView {
-	views := make([]statusView, len(ss))
-	for i, s := range ss {
-		views[i] = statusView{
-			s.Entity, s.Resource, s.Limit, string(s.Source), s.Requested, s.Available, s.Amount, period(limitOf(s)),
-			s.Burst,
-			kit.Seconds(s.Full), s.Refused, kit.Seconds(s.RetryAfter), s.Shadow, s.WouldRefuse,
-		}
-	}
-	return views
-}
+// span formats a duration for people.
+func span(s api.Seconds) string { return kit.Span(time.Duration(s)) }
 
 // limitText is the text form of a status's limit, marked if it is in shadow.
-func limitText(s weir.LimitStatus) string {
-	text := limitOf(s).String()
+func limitText(s *api.Status) string {
+	text := s.Rate().String()
 	if s.Shadow {
 		text += " (shadow)"
 	}
 	return text
 }
 
-func limitOf(s weir.LimitStatus) weir.Limit {
-	return weir.Limit{Name: s.Limit, Amount: s.Amount, Period: s.Period, Burst: s.Burst}
-}
-
-// period returns the period as in a limit's text form, such as "min".
-func period(l weir.Limit) string {
-	_, text, _ := strings.Cut(l.String(), "/")
-	text, _, _ = strings.Cut(text, ":") // the burst
-	return text
-}
-
 // printDecision prints the outcome of a request and a table of its limits. For a refusal the caller also returns an
 // error.
-func printDecision(a *kit.Run, d weir.Decision) error {
-	view := decisionView{
-		d.Allowed, d.Degraded, d.Reason, kit.Instant(d.At), kit.Seconds(d.RetryAfter), statusViews(d.Statuses),
-	}
-	return a.Print(view, func() {
+func printDecision(a *kit.Run, d *api.Decision) error {
+	return a.Print(d, func() {
 		switch {
 		case d.Degraded:
 			a.Out.Println(a.Out.Bad("allowed without the store:"), term.Clean(d.Reason))
 		case d.Allowed:
 			a.Out.Println(a.Out.Good("allowed"))
 		default:
-			a.Out.Println(a.Out.Bad("refused")+",", "retry in", kit.Span(d.RetryAfter))
+			a.Out.Println(a.Out.Bad("refused")+",", "retry in", span(d.RetryAfter))
 		}
-		printStatuses(a, d.Statuses, true)
+		printStatuses(a, d.Limits, true)
 	})
 }
 
-func printStatuses(a *kit.Run, ss []weir.LimitStatus, requested bool) {
+func printStatuses(a *kit.Run, ss []api.Status, requested bool) {
 	if len(ss) == 0 {
 		return
 	}
-	columns := []kit.Column[weir.LimitStatus]{
-		{Name: "entity", Of: func(s *weir.LimitStatus) any { return s.Entity }},
-		{Name: "limit", Of: func(s *weir.LimitStatus) any { return limitText(*s) }},
-		{Name: "available", Of: func(s *weir.LimitStatus) any { return s.Available }},
-		{Name: "full in", Of: func(s *weir.LimitStatus) any { return s.Full }},
-		{Name: "from", Of: func(s *weir.LimitStatus) any { return s.Source }},
+	columns := []kit.Column[api.Status]{
+		{Name: "entity"},
+		{Name: "limit", Of: func(s *api.Status) any { return limitText(s) }},
+		{Name: "available"},
+		{Name: "full in", Of: func(s *api.Status) any { return time.Duration(s.FullIn) }},
+		{Name: "from", Of: func(s *api.Status) any { return s.Source }},
 	}
 	if requested {
-		columns = slices.Insert(columns, 2, kit.Column[weir.LimitStatus]{
-			Name: "requested", Of: func(s *weir.LimitStatus) any { return s.Requested },
-		})
-		columns = append(columns, kit.Column[weir.LimitStatus]{Name: "retry in", Of: retryText})
+		columns = slices.Insert(columns, 2, kit.Column[api.Status]{Name: "requested"})
+		columns = append(columns, kit.Column[api.Status]{Name: "retry in", Of: retryText})
 	}
 	kit.Columns(columns)(a, ss, true)
 }
 
-func retryText(s *weir.LimitStatus) any {
+func retryText(s *api.Status) any {
 	switch {
 	case s.Refused:
-		return kit.Number(kit.Span(s.RetryAfter))
+		return kit.Number(span(s.RetryAfter))
 	case s.WouldRefuse:
 		return kit.Number("would refuse")
 	}

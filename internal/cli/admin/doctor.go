@@ -50,6 +50,9 @@ func (f *doctorFlags) creation(dynamo bool) (*stores.Creation, error) {
 }
 
 func doctor(ctx context.Context, a *kit.Run, flags *doctorFlags) error {
+	if err := a.NeedStore(); err != nil {
+		return err
+	}
 	create, err := flags.creation(strings.HasPrefix(a.Store, "dynamodb:"))
 	if err != nil {
 		return err

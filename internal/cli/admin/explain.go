@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -17,7 +16,6 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
-	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/cli/term"
 )
 
@@ -35,23 +33,23 @@ The exit code is 0 even if the request would be refused. To branch in a script, 
 weir available, which then exits with 3.`,
 		Example: "  weir explain key-alice gpt-4\n  weir explain key-alice gpt-4 rpm=1 tpm=5000\n  weir explain " +
 			"key-alice gpt-4 tpm=5000 -o json",
-	}, func(ctx context.Context, q *spending) error {
-		return r.With(stores.Existing, func(lim *weir.Limiter) error {
-			x, err := lim.Explain(ctx, q.request())
+	}, func(ctx context.Context, q *api.Question) error {
+		return r.Call(api.Explain.Op, func(c api.Caller) error {
+			x, _, err := api.Explain.Call(ctx, c, q)
 			if err != nil {
 				return err
 			}
-			return r.Print(api.Explanation{Explanation: x}, func() { printExplanation(r, &x) })
+			return r.Print(x, func() { printExplanation(r, x) })
 		})
 	})
 }
 
-func printExplanation(a *kit.Run, x *weir.Explanation) {
+func printExplanation(a *kit.Run, x *api.Explanation) {
 	a.Out.Println(verdict(a, x))
 	if text := bindingText(a, x); text != "" {
 		a.Out.Println(text)
 	}
-	revisions := make(map[string]weir.ExplainedManifest)
+	revisions := make(map[string]api.ExplainedRevision)
 	for _, r := range x.Manifests {
 		revisions[r.Manifest] = r
 	}
@@ -65,27 +63,27 @@ func printExplanation(a *kit.Run, x *weir.Explanation) {
 		string(weir.SourceResource):      "the resource's setting",
 		string(weir.SourceEntity):        "the entity's setting on the resource",
 		string(weir.SourceEntityDefault): "the entity's setting",
-	}[x.OnUnavailableFrom]
-	if x.OnUnavailableFrom != "" {
-		a.Out.Println(a.Out.Faint(fmt.Sprintf("when the store does not answer: %s (%s)", x.OnUnavailable, from)))
+	}[x.OnUnavailable.From]
+	if x.OnUnavailable.From != "" {
+		a.Out.Println(a.Out.Faint(fmt.Sprintf("when the store does not answer: %s (%s)", x.OnUnavailable.Value, from)))
 	}
 }
 
 // verdict says on one line how the request would be decided.
-func verdict(a *kit.Run, x *weir.Explanation) string {
+func verdict(a *kit.Run, x *api.Explanation) string {
 	what := fmt.Sprintf("%s on %s", term.Clean(x.Entity), term.Clean(x.Resource))
 	if len(x.Tokens) > 0 {
 		what += " for " + term.Clean(tokensText(x.Tokens))
 	}
-	switch {
-	case x.Err == nil:
+	switch x.Outcome {
+	case api.Allowed:
 		return a.Out.Good("would be allowed:") + " " + what
-	case errors.Is(x.Err, weir.ErrExceedsBurst):
+	case api.ExceedsBurst:
 		return a.Out.Bad("would never be allowed:") + " " + what
-	case errors.Is(x.Err, weir.ErrNoLimits):
+	case api.NoLimits:
 		return a.Out.Bad("no limits apply:") + " " + what + ", so requests fail with an error"
 	}
-	return a.Out.Bad("would be refused:") + " " + what + ", retry in " + kit.Span(x.RetryAfter())
+	return a.Out.Bad("would be refused:") + " " + what + ", retry in " + span(x.RetryAfter)
 }
 
 // tokensText writes amounts as on the command line: rpm=1 tpm=500.
@@ -98,40 +96,39 @@ func tokensText(tokens weir.Tokens) string {
 }
 
 // bindingText says which limit binds, and why.
-func bindingText(a *kit.Run, x *weir.Explanation) string {
-	n, l := x.Binding()
+func bindingText(a *kit.Run, x *api.Explanation) string {
+	entity, l := binding(x)
 	if l == nil {
-		if errors.Is(x.Err, weir.ErrNoLimits) {
+		if x.Outcome == api.NoLimits {
 			return "set limits for the entity, the resource or the system: weir limits apply, weir resource set, " +
 				"weir system set"
 		}
 		return "no limit binds: nothing is requested and nothing is spent"
 	}
-	s := &l.Status
-	name := a.Out.Bold(term.Clean(s.Limit + " of " + n.ID))
+	name := a.Out.Bold(term.Clean(l.Limit + " of " + entity))
 	switch {
-	case l.Never():
+	case never(l):
 		return fmt.Sprintf(
-			"%s binds: %s requested, but at most %s can be spent at once", name, a.Out.Count(s.Requested),
-			a.Out.Count(s.Burst),
+			"%s binds: %s requested, but at most %s can be spent at once", name, a.Out.Count(l.Requested),
+			a.Out.Count(l.Burst),
 		)
-	case s.Refused && s.Available < 0:
-		return fmt.Sprintf("%s binds: it is in debt by %s", name, a.Out.Count(-s.Available))
-	case s.Refused:
-		return fmt.Sprintf("%s binds: %s requested, %s left", name, a.Out.Count(s.Requested), a.Out.Count(s.Available))
-	case s.Requested > 0:
+	case l.Refused && l.Available < 0:
+		return fmt.Sprintf("%s binds: it is in debt by %s", name, a.Out.Count(-l.Available))
+	case l.Refused:
+		return fmt.Sprintf("%s binds: %s requested, %s left", name, a.Out.Count(l.Requested), a.Out.Count(l.Available))
+	case l.Requested > 0:
 		return fmt.Sprintf(
-			"%s binds: it would have the least left, %s of %s", name, a.Out.Count(s.Available-s.Requested),
-			a.Out.Count(s.Burst),
+			"%s binds: it would have the least left, %s of %s", name, a.Out.Count(l.Available-l.Requested),
+			a.Out.Count(l.Burst),
 		)
 	}
 	return fmt.Sprintf(
-		"%s binds: it has the least left, %s of %s", name, a.Out.Count(s.Available), a.Out.Count(s.Burst),
+		"%s binds: it has the least left, %s of %s", name, a.Out.Count(l.Available), a.Out.Count(l.Burst),
 	)
 }
 
 // printExplained prints one entity of the chain: its id, the levels searched for limits, and the limits that apply.
-func printExplained(a *kit.Run, x *weir.Explanation, at int, revisions map[string]weir.ExplainedManifest) {
+func printExplained(a *kit.Run, x *api.Explanation, at int, revisions map[string]api.ExplainedRevision) {
 	n := &x.Chain[at]
 	head, line := "", "│ "
 	if at > 0 {
@@ -140,8 +137,8 @@ func printExplained(a *kit.Run, x *weir.Explanation, at int, revisions map[strin
 	if at == len(x.Chain)-1 {
 		line = "  "
 	}
-	title := a.Out.Bold(term.Clean(n.ID))
-	if n.Name != "" && n.Name != n.ID {
+	title := a.Out.Bold(term.Clean(n.Entity))
+	if n.Name != "" && n.Name != n.Entity {
 		title += " (" + term.Clean(n.Name) + ")"
 	}
 	a.Out.Println(head + title + a.Out.Faint(", "+entityText(n, revisions)))
@@ -169,7 +166,7 @@ func printExplained(a *kit.Run, x *weir.Explanation, at int, revisions map[strin
 	}
 }
 
-func entityText(n *weir.ExplainedEntity, revisions map[string]weir.ExplainedManifest) string {
+func entityText(n *api.ExplainedEntity, revisions map[string]api.ExplainedRevision) string {
 	text := "never created"
 	if n.Exists {
 		text = "created"
@@ -186,7 +183,7 @@ func entityText(n *weir.ExplainedEntity, revisions map[string]weir.ExplainedMani
 	return text
 }
 
-func manifestText(name string, revisions map[string]weir.ExplainedManifest) string {
+func manifestText(name string, revisions map[string]api.ExplainedRevision) string {
 	r, ok := revisions[name]
 	if !ok {
 		return "manifest " + term.Clean(name)
@@ -202,7 +199,7 @@ func manifestText(name string, revisions map[string]weir.ExplainedManifest) stri
 
 // levelText describes what was found at a level.
 func levelText(
-	x *weir.Explanation, n *weir.ExplainedEntity, l weir.ExplainedLevel, revisions map[string]weir.ExplainedManifest,
+	x *api.Explanation, n *api.ExplainedEntity, l api.ExplainedLevel, revisions map[string]api.ExplainedRevision,
 ) string {
 	resource := term.Clean(x.Resource)
 	what := map[weir.Source]string{
@@ -217,25 +214,40 @@ func levelText(
 		return what + ", not used"
 	}
 	what += " apply"
-	if m := n.Limits[0].Status.Manifest; m != "" {
+	if m := n.Limits[0].Manifest; m != "" {
 		what += ": " + manifestText(m, revisions)
 	}
 	return what
 }
 
 // explainedText is a limit's text, with how it is enforced.
-func explainedText(l *weir.ExplainedLimit) string {
-	text := term.Clean(l.Limit.String())
+func explainedText(l *api.ExplainedLimit) string {
+	text := term.Clean(l.Text)
 	switch {
-	case l.Limit.Enforce == weir.EnforceOn:
-	case l.Limit.Enforce == weir.EnforceShadow:
+	case l.Enforce == weir.EnforceOn:
+	case l.Enforce == weir.EnforceShadow:
 		text += " (shadow)"
-	case l.Status.Shadow:
-		text += fmt.Sprintf(" (%s, shadow here)", l.Limit.Enforce)
+	case l.Shadow:
+		text += fmt.Sprintf(" (%s, shadow here)", l.Enforce)
 	default:
-		text += fmt.Sprintf(" (%s, on here)", l.Limit.Enforce)
+		text += fmt.Sprintf(" (%s, on here)", l.Enforce)
 	}
 	return text
+}
+
+// never reports whether the request asks for more of a limit than can ever be spent at once.
+func never(l *api.ExplainedLimit) bool { return !l.Shadow && l.Requested > l.Burst }
+
+// binding returns the limit that binds, and its entity; nil if none does.
+func binding(x *api.Explanation) (string, *api.ExplainedLimit) {
+	for i := range x.Chain {
+		for j := range x.Chain[i].Limits {
+			if l := &x.Chain[i].Limits[j]; l.Binds {
+				return x.Chain[i].Entity, l
+			}
+		}
+	}
+	return "", nil
 }
 
 const explainedBar = 16
@@ -243,30 +255,29 @@ const explainedBar = 16
 // percent formats a share in four columns, rounded down so that 100% means all.
 func percent(share float64) string { return fmt.Sprintf("%3.0f%%", math.Floor(100*share)) }
 
-func printExplainedLimit(a *kit.Run, put func(string), l *weir.ExplainedLimit, width int) {
-	s := &l.Status
-	mark := " "
+func printExplainedLimit(a *kit.Run, put func(string), l *api.ExplainedLimit, width int) {
+	mark, used := " ", float64(l.Burst-l.Available)/float64(max(1, l.Burst))
 	if l.Binds {
 		mark = a.Out.Warn("▶")
 	}
 	text := fmt.Sprintf(
-		"%s %s  %s %s used  %s of %s left", mark, term.Fit(explainedText(l), width), a.Out.Bar(l.Used(), explainedBar),
-		percent(l.Used()), a.Out.Count(s.Available), a.Out.Count(s.Burst))
-	if s.Full > 0 {
-		text += "  full in " + kit.Span(s.Full)
+		"%s %s  %s %s used  %s of %s left", mark, term.Fit(explainedText(l), width), a.Out.Bar(used, explainedBar),
+		percent(used), a.Out.Count(l.Available), a.Out.Count(l.Burst))
+	if l.FullIn > 0 {
+		text += "  full in " + span(l.FullIn)
 	}
 	put(text)
-	asked := a.Out.Count(s.Requested)
+	asked := a.Out.Count(l.Requested)
 	var why string
 	switch {
-	case l.Never():
+	case never(l):
 		why = a.Out.Bad("would never admit " + asked + ", more than its burst")
-	case s.Refused:
-		why = a.Out.Bad("would refuse " + asked + ", retry in " + kit.Span(s.RetryAfter))
-	case s.WouldRefuse:
+	case l.Refused:
+		why = a.Out.Bad("would refuse " + asked + ", retry in " + span(l.RetryAfter))
+	case l.WouldRefuse:
 		why = a.Out.Warn("would refuse " + asked + " if it were not in shadow")
-	case s.Requested > 0:
-		why = a.Out.Faint("would leave " + a.Out.Count(s.Available-s.Requested) + " after " + asked)
+	case l.Requested > 0:
+		why = a.Out.Faint("would leave " + a.Out.Count(l.Available-l.Requested) + " after " + asked)
 	default:
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/weirlimits/weir/governor"
 	"github.com/weirlimits/weir/governor/s3coord"
 	"github.com/weirlimits/weir/governor/storecoord"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 )
@@ -72,7 +73,7 @@ func coordinator(ctx context.Context, a *kit.Run, name string) (governor.Coordin
 		}
 		return c, func() error { return nil }, err
 	}
-	st, err := stores.Open(a.Store, stores.Existing)
+	st, err := a.OpenStore(stores.Existing)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -106,7 +107,7 @@ type shareView struct {
 	Used   float64     `json:"used"`
 	Want   float64     `json:"want"`
 	Leads  bool        `json:"leads"`
-	Silent kit.Seconds `json:"silent"`
+	Silent api.Seconds `json:"silent"`
 }
 
 // budgetView is a budget with its workers.
@@ -173,7 +174,7 @@ func (w *watch) budgets(view governor.FleetView, now time.Time) []budgetView {
 			v.Want = -1
 		}
 		if silent := now.Sub(s.since); view.Lease > 0 && silent >= view.Lease {
-			v.Silent = kit.Seconds(silent)
+			v.Silent = api.Seconds(silent)
 		}
 		b := &all[i]
 		b.Shared += v.Share

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimits/weir/internal/api/client"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/term"
 )
@@ -19,8 +21,6 @@ import (
 type watchFlags struct {
 	Entity   string `json:"entity" arg:"ENTITY"`
 	Resource string `json:"resource" arg:"RESOURCE"`
-	Server   string `json:"server" default:"http://127.0.0.1:8080"`
-	Token    string `json:"token"`
 	Once     bool   `json:"once"`
 }
 
@@ -36,7 +36,7 @@ when the server comes back.
 On a terminal, the display updates in place. In a pipe, the command writes a line per second
 or per change; with -o json, it writes the server's own events, one per line.
 
-Pass the token as WEIR_TOKEN, because others on the machine can see the command line.`,
+Without --server, the server is http://127.0.0.1:8080. A token comes from WEIR_TOKEN.`,
 		Example: `  weir watch
   weir watch key-alice gpt-4 --server https://limits.example.com
   weir watch --once -o json`,
@@ -76,13 +76,9 @@ func newViewer(a *kit.Run, q *watchFlags) (*viewer, error) {
 	if a.Output == "yaml" {
 		return nil, kit.Usage(errors.New("watch can write a table or json, but not yaml"))
 	}
-	u, err := url.Parse(q.Server)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
-		return nil, kit.Usagef("--server %q is not a URL such as http://127.0.0.1:8080", q.Server)
-	}
-	token := q.Token
-	if token == "" {
-		token, _ = a.LookupEnv("WEIR_TOKEN")
+	u, err := client.Base(cmp.Or(a.Server, "http://127.0.0.1:8080"))
+	if err != nil {
+		return nil, err
 	}
 	query := url.Values{"namespace": {a.Namespace}}
 	v := &viewer{Run: a, once: q.Once}
@@ -94,9 +90,9 @@ func newViewer(a *kit.Run, q *watchFlags) (*viewer, error) {
 	} else {
 		v.picture = &overviewPicture{server: u.Host}
 	}
-	u.Path = strings.TrimSuffix(u.Path, "/") + path
+	u.Path += path
 	u.RawQuery = query.Encode()
-	v.source = events{url: u.String(), token: token}
+	v.source = events{url: u.String(), token: a.Token()}
 	return v, nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/aws/deploy"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/term"
@@ -50,8 +51,8 @@ type functionStatusView struct {
 	Invocations float64     `json:"invocations_last_hour"`
 	Errors      float64     `json:"errors_last_hour"`
 	Throttles   float64     `json:"throttles_last_hour"`
-	Behind      kit.Seconds `json:"behind"`
-	Longest     kit.Seconds `json:"longest"`
+	Behind      api.Seconds `json:"behind"`
+	Longest     api.Seconds `json:"longest"`
 }
 
 type stackStatusView struct {
@@ -123,7 +124,7 @@ func stackStatusViewOf(s *deploy.Status, region string) stackStatusView {
 		f := &s.Functions[i]
 		v.Functions = append(v.Functions, functionStatusView{
 			f.Name, f.State, f.Update, f.Source, f.LastResult, f.Invocations, f.Errors, f.Throttles,
-			kit.Seconds(f.Behind), kit.Seconds(f.LongestDuration),
+			api.Seconds(f.Behind), api.Seconds(f.LongestDuration),
 		})
 	}
 	return v

@@ -138,7 +138,7 @@ func (b *binding) finish(args []string) error {
 // about returns an error about a member of a request as one about the flag or argument of that name.
 func about(name string, f *api.Field, err error) error {
 	var bad *weir.ConfigError
-	if errors.As(err, &bad) && bad.Field == f.Name {
+	if errors.As(err, &bad) && (bad.Field == f.Name || strings.HasPrefix(bad.Field, f.Name+".")) {
 		return Usagef("%s %s", name, bad.Reason)
 	}
 	return Usage(err)

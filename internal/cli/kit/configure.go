@@ -28,7 +28,11 @@ func configure(a *Run, cmd *cobra.Command) error {
 	}
 	path := CommandPath(cmd)
 	var bad error
+	places := make(map[string]place)
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed {
+			places[f.Name] = onCommandLine
+		}
 		if f.Changed || f.Name == "help" || f.Name == "config" || bad != nil {
 			return
 		}
@@ -38,18 +42,44 @@ func configure(a *Run, cmd *cobra.Command) error {
 		}
 		name := Variable(where, f.Name)
 		if v, ok := a.LookupEnv(name); ok {
+			places[f.Name] = inEnvironment
 			if err := setFlag(cmd, f, split(f, v)); err != nil {
 				bad = fmt.Errorf("%s: %w", name, err)
 			}
 			return
 		}
 		if node := conf.find(append(slices.Clone(where), f.Name)); node != nil {
+			places[f.Name] = inFile
 			if err := setFlag(cmd, f, texts(node)); err != nil {
 				bad = fmt.Errorf("%s:%d: %s: %w", conf.file, node.Line, f.Name, err)
 			}
 		}
 	})
-	return bad
+	if bad != nil {
+		return bad
+	}
+	return a.choose(places["store"], places["server"])
+}
+
+// place is where a flag is set. Later ones override earlier ones.
+type place int
+
+const (
+	unset place = iota
+	inFile
+	inEnvironment
+	onCommandLine
+)
+
+// choose leaves either the store or the server.
+func (a *Run) choose(store, server place) error {
+	if store == server && server != unset && a.Server != "" {
+		return errors.New("--store and --server exclude each other: set only one of them")
+	}
+	if store > server {
+		a.Server = ""
+	}
+	return nil
 }
 
 // CommandPath returns the names of a command below weir.

@@ -105,15 +105,6 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-func TestSeconds(t *testing.T) {
-	t.Parallel()
-	for d, want := range map[time.Duration]string{0: "0", 1: "0.001", 1500 * time.Millisecond: "1.5", time.Hour + 1: "3600.001"} {
-		if got, err := json.Marshal(Seconds(d)); err != nil || string(got) != want {
-			t.Errorf("%s: %s, %v; want %s", d, got, err, want)
-		}
-	}
-}
-
 func TestYAML(t *testing.T) {
 	t.Parallel()
 	text, err := json.Marshal(struct {

@@ -3,14 +3,32 @@ package kit
 import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/api"
+	"github.com/weirlimits/weir/internal/api/client"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/store"
 )
+
+// NeedStore returns an error if the flags name a server, for commands that work only on a store.
+func (a *Run) NeedStore() error {
+	if a.Server == "" {
+		return nil
+	}
+	return Usagef("%s does not work through a server: give --store URL, and no --server", a.command)
+}
+
+// OpenStore opens the store that the flags name.
+func (a *Run) OpenStore(how stores.Access) (store.Store, error) {
+	if err := a.NeedStore(); err != nil {
+		return nil, err
+	}
+	return stores.Open(a.Store, how)
+}
 
 // Open returns a limiter on the store and namespace that the flags name.
 func (a *Run) Open(how stores.Access) (*weir.Limiter, error) {
-	st, err := stores.Open(a.Store, how)
+	st, err := a.OpenStore(how)
 	if err != nil && a.Late != nil && CodeOf(err) == Unavailable {
 		st, err = a.Late(err), nil
 	}
@@ -50,8 +68,21 @@ func (a *Run) With(how stores.Access, f func(lim *weir.Limiter) error) (err erro
 	return f(lim)
 }
 
-// Call opens the store for an operation and calls f.
+// Token returns the token for servers.
+func (a *Run) Token() string {
+	token, _ := a.LookupEnv("WEIR_TOKEN")
+	return token
+}
+
+// Call calls f with what runs an operation: the server, or else the store.
 func (a *Run) Call(o *api.Op, f func(api.Caller) error) error {
+	if a.Server != "" {
+		c, err := client.New(a.Server, a.Token(), a.Namespace)
+		if err != nil {
+			return err
+		}
+		return f(c)
+	}
 	how := stores.Existing
 	if o.Creates {
 		how = stores.Create

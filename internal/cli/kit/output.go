@@ -85,15 +85,6 @@ func Instant(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// Seconds is a duration in JSON: seconds, rounded up to milliseconds so that a caller who waits this long has waited
-// enough.
-type Seconds time.Duration
-
-// MarshalJSON returns the duration as a number of seconds.
-func (s Seconds) MarshalJSON() ([]byte, error) {
-	return json.Marshal(float64(ceil(time.Duration(s), time.Millisecond).Milliseconds()) / 1000)
-}
-
 func ceil(d, unit time.Duration) time.Duration {
 	if r := d.Truncate(unit); r == d {
 		return r

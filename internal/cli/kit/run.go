@@ -29,7 +29,7 @@ type Run struct {
 	Out, Err *term.Screen
 	env      []string
 
-	configFile, Store, Namespace, Output string
+	configFile, Store, Server, Namespace, Output string
 
 	Config weir.Config // for Open, which sets the store and the namespace
 	// Shares returns the parts of the limits that the process may use. Nil if the limits are not shared.
@@ -39,8 +39,9 @@ type Run struct {
 	Late     func(why error) store.Store // returns a stand-in for a store that does not answer; nil for none
 	Opened   store.Store                 // the limiter's store, set by Open
 
-	// started is set once arguments, flags and configuration are valid. Any error before that is wrong usage.
-	started bool
+	// command is the path of the command, set once arguments, flags and configuration are valid. Any error before that
+	// is wrong usage.
+	command string
 }
 
 // Patience is how long an interactive command waits for the store.
@@ -67,7 +68,7 @@ func (a *Run) Prepare(root *cobra.Command) *cobra.Command {
 		if err := cmd.ValidateRequiredFlags(); err != nil {
 			return err
 		}
-		a.started = true
+		a.command = cmd.CommandPath()
 		return nil
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -80,6 +81,7 @@ func (a *Run) Prepare(root *cobra.Command) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configFile, "config", "", "read flags from `FILE` instead of weir.yaml")
 	flags.StringVar(&a.Store, "store", "disk:./weir-data", "`URL` of the store")
+	flags.StringVar(&a.Server, "server", "", "`URL` of a server to work through instead of a store")
 	flags.StringVar(&a.Namespace, "namespace", weir.DefaultNamespace, "`NAME` of the namespace to work in")
 	flags.StringVarP(&a.Output, "output", "o", "table", "output `FORMAT`: table, json or yaml")
 	return root
@@ -101,7 +103,7 @@ func (a *Run) Execute(ctx context.Context, root *cobra.Command) int {
 	if err == nil {
 		return Done
 	}
-	if !a.started {
+	if a.command == "" {
 		err = UsageError{err}
 	}
 	return report(ctx, a.Err, err)

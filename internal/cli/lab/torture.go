@@ -73,6 +73,9 @@ func TortureWorkerCmd(a *kit.Run) *cobra.Command {
 }
 
 func runTorture(ctx context.Context, a *kit.Run, q *tortureFlags) error {
+	if err := a.NeedStore(); err != nil {
+		return err
+	}
 	t, err := stores.OpenTorture(a.Store)
 	if err != nil {
 		return err
@@ -148,7 +151,7 @@ func spawnTorture(ctx context.Context, a *kit.Run) (*exec.Cmd, error) {
 	}
 	cmd := exec.CommandContext(ctx, path, "torture-worker")
 	cmd.Args[0] = os.Args[0]
-	cmd.Env = append(os.Environ(), "WEIR_STORE="+a.Store)
+	cmd.Env = append(os.Environ(), "WEIR_STORE="+a.Store, "WEIR_SERVER=")
 	cmd.Stderr = os.Stderr
 	return cmd, nil
 }

@@ -42,6 +42,9 @@ For a Redis store it scans all buckets about every ten seconds.`,
 }
 
 func aggregate(ctx context.Context, a *kit.Run, q *aggregateFlags) error {
+	if err := a.NeedStore(); err != nil {
+		return err
+	}
 	every := 10 * time.Second
 	switch redis := stores.IsRedis(a.Store); {
 	case redis && q.EnableStream:

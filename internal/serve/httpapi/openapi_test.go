@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,7 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	gocmp "github.com/google/go-cmp/cmp"
+
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/store/memory"
@@ -90,6 +94,52 @@ func TestDocument(t *testing.T) {
 			t.Errorf("%s leads nowhere", ref)
 		}
 	})
+}
+
+// TestDeclared asserts that the document describes each operation with the name, parameters and members of a body that
+// are declared.
+func TestDeclared(t *testing.T) {
+	t.Parallel()
+	d := readDocument(t)
+	for _, o := range api.Operations {
+		item := d.object("paths")[o.Path].(map[string]any)
+		op, _ := item[strings.ToLower(o.Method)].(map[string]any)
+		if op["operationId"] != o.Name {
+			t.Errorf("%s %s: the operationId is %v, not %s", o.Method, o.Path, op["operationId"], o.Name)
+			continue
+		}
+		got, want := make(map[string]bool), make(map[string]bool)
+		for _, list := range []any{item["parameters"], op["parameters"]} {
+			list, _ := list.([]any)
+			for _, p := range list {
+				p := d.deref(p.(map[string]any))
+				got[fmt.Sprint(p["in"], " ", p["name"])] = true
+			}
+		}
+		if body, ok := op["requestBody"].(map[string]any); ok {
+			schema := d.deref(body)["content"].(map[string]any)["application/json"].(map[string]any)["schema"].(map[string]any)
+			props := d.deref(schema)["properties"].(map[string]any)
+			for name := range props {
+				got["body "+name] = true
+			}
+		}
+		if o.Need != api.ReadAll && o.Need != api.AdminAll {
+			want["query namespace"] = true
+		}
+		for _, f := range o.Fields() {
+			want[cmp.Or(f.In, "body")+" "+f.Name] = true
+			if f.In == "" && f.Name == "namespace" {
+				delete(want, "query namespace")
+			}
+		}
+		maps.DeleteFunc(want, func(what string, _ bool) bool {
+			return strings.HasPrefix(what, "header ") && !got[what] // it is read only to be refused
+		})
+		maps.DeleteFunc(got, func(what string, _ bool) bool { return o.Raw && !want[what] }) // only the server reads it
+		if diff := gocmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: - declared, + documented:\n%s", o.Name, diff)
+		}
+	}
 }
 
 // TestGuide asserts that the guide explains every kind of problem.

@@ -36,7 +36,6 @@ func (s *Server) routes() []route {
 	return append(s.operations(), []route{
 		{"POST", "/v1/acquire", spends, decisions.acquire},
 		{"GET", "/v1/available", reads, decisions.available},
-		{"GET", "/v1/explain", reads, decisions.explain},
 		{"GET", "/v1/watch", reads, streams.watch},
 		{"POST", "/v1/leases/{id}/adjust", spends, decisions.adjust},
 		{"POST", "/v1/leases/{id}/commit", spends, decisions.commit},
@@ -184,11 +183,13 @@ func send(w http.ResponseWriter, status int, body []byte) {
 
 // operations are the routes of the operations that [api] declares.
 func (s *Server) operations() []route {
-	routes := make([]route, len(api.Operations))
-	for i, o := range api.Operations {
-		routes[i] = route{o.Method, o.Path, needs[o.Need], func(w http.ResponseWriter, r *http.Request) error {
-			return s.operate(o, w, r)
-		}}
+	var routes []route
+	for _, o := range api.Operations {
+		if o.Raw {
+			continue
+		}
+		serve := func(w http.ResponseWriter, r *http.Request) error { return s.operate(o, w, r) }
+		routes = append(routes, route{o.Method, o.Path, needs[o.Need], serve})
 	}
 	return routes
 }
@@ -254,6 +255,10 @@ func (s *Server) operand(r *http.Request, req any, fields []api.Field, all bool)
 			texts = r.Header.Values(f.Name)
 		case "":
 			continue
+		default:
+			if len(texts) == 1 && f.Many(req) {
+				texts = strings.Split(texts[0], ",")
+			}
 		}
 		for _, text := range texts {
 			if err := f.Set(req, text); err != nil {

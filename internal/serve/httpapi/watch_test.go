@@ -162,7 +162,7 @@ func TestExplainMistakes(t *testing.T) {
 		"/v1/explain?entity=a&resource=gpt-4&tokens=rpm=-1":        "tokens.rpm",
 		"/v1/explain?entity=a&resource=gpt-4&tokens=rpm=1,rpm=2":   "tokens.rpm",
 		"/v1/explain?entity=a&resource=gpt-4&tokens=rpm=1,other=2": "tokens.other",
-		"/v1/explain?entity=a&resource=gpt-4&limits=rpm=1":         "limits",
+		"/v1/explain?entity=a&resource=gpt-4&limits=rpm=1":         `limit "rpm=1"`,
 		"/v1/watch?entity=a":                                       "resource",
 		"/v1/watch?entity=a&resource=b&max=0":                      "max",
 	} {

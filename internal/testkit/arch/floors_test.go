@@ -20,7 +20,7 @@ var floors = [][]string{
 	{"."}, // decides
 	{"internal/answer", "admin", "retry"},
 	{"httplimit", "grpclimit", "weirtest", "internal/manifest/...", "internal/fleet/..."},
-	{"governor/...", "internal/api"},
+	{"governor/...", "internal/api/..."},
 	{"internal/serve/...", "internal/aws/...", "internal/lab/..."},
 	{"internal/cli/...", "cmd/weir-lambda"},
 	{"cmd/weir"},

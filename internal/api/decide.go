@@ -1,0 +1,154 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/policy/record"
+)
+
+// Question is a request to decide without spending: what an entity would spend on a resource.
+type Question struct {
+	Entity        string             `json:"entity" in:"query"`
+	Resource      string             `json:"resource" in:"query"`
+	Tokens        weir.Tokens        `json:"tokens" in:"query" arg:"LIMIT=AMOUNT"`
+	Limits        []weir.Limit       `json:"limits" in:"query" flag:"limit,l"`
+	OnUnavailable weir.OnUnavailable `json:"on_unavailable" in:"query"`
+}
+
+// Demand is what an entity spends on a resource.
+type Demand struct {
+	Namespace     string             `json:"namespace" flag:"-"`
+	Entity        string             `json:"entity"`
+	Resource      string             `json:"resource"`
+	Tokens        weir.Tokens        `json:"tokens" arg:"LIMIT=AMOUNT"`
+	Limits        []weir.Limit       `json:"limits" flag:"limit,l"`
+	OnUnavailable weir.OnUnavailable `json:"on_unavailable"`
+}
+
+// Request returns the request to a limiter.
+func (q *Demand) Request() weir.Request {
+	return weir.Request{
+		Entity: q.Entity, Resource: q.Resource, Tokens: q.Tokens, Limits: q.Limits, OnUnavailable: q.OnUnavailable,
+	}
+}
+
+// Decision is the outcome of a request. A server's answer has no At.
+type Decision struct {
+	Allowed    bool      `json:"allowed"`
+	Degraded   bool      `json:"degraded"`
+	Reason     string    `json:"reason,omitempty"` // of the degradation
+	At         time.Time `json:"at,omitzero"`
+	RetryAfter Seconds   `json:"retry_after"`
+	Limits     []Status  `json:"limits"`
+}
+
+// DecisionOf returns a decision as it is sent and printed.
+func DecisionOf(d *weir.Decision) Decision {
+	v := Decision{d.Allowed, d.Degraded, d.Reason, d.At, Seconds(d.RetryAfter), make([]Status, len(d.Statuses))}
+	if !d.At.IsZero() {
+		v.At = d.At.UTC()
+	}
+	for i := range d.Statuses {
+		v.Limits[i] = statusOf(&d.Statuses[i])
+	}
+	return v
+}
+
+// Status is the state of a limit.
+type Status struct {
+	Entity     string      `json:"entity"`
+	Resource   string      `json:"resource"`
+	Limit      string      `json:"limit"`
+	Source     weir.Source `json:"source"`
+	Manifest   string      `json:"manifest,omitempty"`
+	Requested  int64       `json:"requested"`
+	Available  int64       `json:"available"`
+	Amount     int64       `json:"amount"`
+	Period     string      `json:"period"`
+	Burst      int64       `json:"burst"`
+	FullIn     Seconds     `json:"full_in"`
+	Refused    bool        `json:"refused"`
+	RetryAfter Seconds     `json:"retry_after"`
+	// For a limit in shadow.
+	Shadow      bool `json:"shadow,omitempty"`
+	WouldRefuse bool `json:"would_refuse,omitempty"`
+}
+
+func statusOf(s *weir.LimitStatus) Status {
+	return Status{
+		s.Entity, s.Resource, s.Limit, s.Source, s.Manifest, s.Requested, s.Available, s.Amount,
+		record.FormatPeriod(s.Period), s.Burst, Seconds(s.Full), s.Refused, Seconds(s.RetryAfter),
+		s.Shadow, s.WouldRefuse,
+	}
+}
+
+// Rate returns the limit. Its enforcement is not known.
+func (s *Status) Rate() weir.Limit {
+	l, _ := weir.ParseLimit(s.Limit + ":1/" + s.Period) // a server sends no other
+	l.Amount, l.Burst = s.Amount, s.Burst
+	return l
+}
+
+// Statuses returns statuses as a limiter does.
+func Statuses(all []Status) []weir.LimitStatus {
+	out := make([]weir.LimitStatus, len(all))
+	for i := range all {
+		s := &all[i]
+		out[i] = weir.LimitStatus{
+			Entity: s.Entity, Resource: s.Resource, Limit: s.Limit, Source: s.Source, Manifest: s.Manifest,
+			Requested: s.Requested, Available: s.Available, Amount: s.Amount, Period: s.Rate().Period, Burst: s.Burst,
+			Full: time.Duration(s.FullIn), Refused: s.Refused, RetryAfter: time.Duration(s.RetryAfter),
+			Shadow: s.Shadow, WouldRefuse: s.WouldRefuse,
+		}
+	}
+	return out
+}
+
+// Seconds is a duration in JSON: seconds, rounded up to milliseconds so that a caller who waits this long has waited
+// enough.
+type Seconds time.Duration
+
+// MarshalJSON returns the duration as a number of seconds.
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	d := time.Duration(s)
+	ms := d.Milliseconds()
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return json.Marshal(float64(ms) / 1000)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (s *Seconds) UnmarshalJSON(text []byte) error {
+	var n float64
+	err := json.Unmarshal(text, &n)
+	*s = Seconds(time.Duration(n*1000+0.5) * time.Millisecond)
+	return err
+}
+
+// The operations that decide. Explain spends nothing; Acquire spends for good, without a lease.
+var (
+	Explain = declare(Op{Name: "explain", Method: "GET", Path: "/v1/explain"},
+		func(ctx context.Context, lim *weir.Limiter, q *Question) (*Explanation, error) {
+			x, err := lim.Explain(ctx, weir.Request{
+				Entity: q.Entity, Resource: q.Resource, Tokens: q.Tokens, Limits: q.Limits,
+				OnUnavailable: q.OnUnavailable,
+			})
+			if err != nil {
+				return nil, err
+			}
+			return explanationOf(&x), nil
+		})
+	Acquire = declare(Op{Name: "acquire", Method: "POST", Path: "/v1/acquire", Need: Spend, Raw: true},
+		func(ctx context.Context, lim *weir.Limiter, q *Demand) (Decision, error) {
+			lease, err := lim.Acquire(ctx, q.Request())
+			if err != nil {
+				return Decision{}, err
+			}
+			d := lease.Decision()
+			return DecisionOf(&d), lease.Commit(ctx)
+		})
+)
