@@ -271,7 +271,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 func (a *applier) step(ctx context.Context, step []*Change) {
 	changes := make([]admin.DeclaredChange, len(step))
 	for i, c := range step {
-		changes[i] = admin.DeclaredChange{Before: c.before, After: c.declared(a.lock.Last().Manifest)}
+		if changes[i].Before = c.before; c.after != nil {
+			changes[i].After = marked(*c.after, a.lock.Last().Manifest)
+		}
 	}
 	errs := admin.New(a.lim).Manifests.Declare(ctx, changes)
 	a.mu.Lock()
@@ -301,22 +303,4 @@ func (a *applier) progress(n int) {
 	defer a.mu.Unlock()
 	a.done += n
 	a.opts.Progress(a.done, a.total)
-}
-
-// declared returns the record as the change makes it, with its mark.
-func (c *Change) declared(name string) (d admin.Declared) {
-	if c.after == nil {
-		return d
-	}
-	mark := &admin.Managed{Manifest: name, Hash: c.after.hash()}
-	if c.after.Entity != nil {
-		e := *c.after.Entity
-		e.Managed = mark
-		d.Entity = &e
-		return d
-	}
-	l := *c.after.Limits
-	l.Managed = mark
-	d.Limits = &l
-	return d
 }

@@ -39,10 +39,10 @@ const (
 type reach struct {
 	changes       []Change
 	at            map[admin.Scope]*Change // those that change limits
-	before, after world
+	before, after scopes
 }
 
-func newReach(changes []Change, before, after world) *reach {
+func newReach(changes []Change, before, after scopes) *reach {
 	r := &reach{changes, make(map[admin.Scope]*Change, len(changes)), before, after}
 	for i := range changes {
 		c := &changes[i]
@@ -119,9 +119,9 @@ func (r *reach) atLeast(q admin.BucketQuery) {
 
 // touch counts a bucket for the changes of the scopes that limit it before and after.
 func (r *reach) touch(b *admin.Bucket) {
-	_, was, had := r.before.limits(b.Entity, b.Resource)
-	limits, is, has := r.after.limits(b.Entity, b.Resource)
-	over := overrun(b, limits)
+	was, is := r.before.first(b.Entity, b.Resource), r.after.first(b.Entity, b.Resource)
+	had, has := len(was.limits) > 0, len(is.limits) > 0
+	over := overrun(b, is.limits)
 	count := func(sc admin.Scope, over []string) {
 		c := r.at[sc]
 		if c == nil {
@@ -143,13 +143,13 @@ func (r *reach) touch(b *admin.Bucket) {
 		}
 	}
 	if has {
-		count(is, over)
+		count(is.scope, over)
 	}
-	if had && (was != is || !has) {
-		if has && r.at[is] != nil { // count it once, for the new limits
+	if had && (was.scope != is.scope || !has) {
+		if has && r.at[is.scope] != nil { // count it once, for the new limits
 			over = nil
 		}
-		count(was, over)
+		count(was.scope, over)
 	}
 }
 

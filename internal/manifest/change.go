@@ -1,6 +1,8 @@
 package manifest
 
 import (
+	"cmp"
+
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 )
@@ -35,39 +37,35 @@ type Change struct {
 
 	key    Key
 	before admin.Declared
-	after  *Record
+	after  *admin.Declared
 	phase  int // when it is made
 }
 
 // Limits returns the record's new limits. It returns nil if the record is removed, is an entity itself, or was read
 // from JSON.
 func (c *Change) Limits() []weir.Limit {
-	if c.after == nil || c.after.Limits == nil {
+	if c.after == nil {
 		return nil
 	}
-	return c.after.Limits.Limits
+	return limitsOf(c.after)
 }
 
 // describe fills in the description of a change, given the limits that apply before and after all changes.
-func (c *Change) describe(before, after world) {
+func (c *Change) describe(before, after scopes) {
 	c.Target, c.Own, c.Entity, c.On = c.key.String(), c.key.Own, c.key.Entity, c.key.Resource
-	old, set := &Record{Entity: &admin.Entity{}, Limits: &admin.ScopedLimits{}}, c.after
-	if set == nil {
-		set = old
+	nothing := &admin.Declared{Entity: &admin.Entity{}, Limits: &admin.ScopedLimits{}}
+	old, set := nothing, cmp.Or(c.after, nothing)
+	if exists(&c.before) {
+		old = &c.before
 	}
-	if c.before.Limits != nil || c.before.Entity != nil && !c.before.Entity.Created.IsZero() {
-		old = recordOf(&c.before)
-	}
-	for _, m := range c.key.kind().members {
-		c.Fields = append(c.Fields, m.diff(old, set)...)
-	}
+	c.Fields = c.key.kind().fields(old, set)
 	if c.key.Own {
 		for _, f := range c.Fields {
 			c.Moves = c.Moves.and(f.Moves)
 		}
 		return
 	}
-	switch was, is := old.Limits.Limits, set.Limits.Limits; {
+	switch was, is := limitsOf(old), limitsOf(set); {
 	case len(was) > 0 && len(is) > 0:
 		c.Moves = movesOf(was, is)
 	case len(is) > 0:

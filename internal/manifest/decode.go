@@ -163,7 +163,7 @@ func (d *decoder) id(n *yaml.Node, path, id string) bool {
 
 // record reads the members of a record, and passes any other key to others. It returns how many members it read,
 // and false if one of them is wrong.
-func (d *decoder) record(n *yaml.Node, path string, members []member, r *Record,
+func (d *decoder) record(n *yaml.Node, path string, members []member, r *admin.Declared,
 	others map[string]func(v *yaml.Node, path string),
 ) (given int, good bool) {
 	var allowed []string
@@ -187,8 +187,8 @@ func (d *decoder) record(n *yaml.Node, path string, members []member, r *Record,
 func (d *decoder) limitsOf(k, n *yaml.Node, path string, scope admin.Scope, add adder) {
 	key := Key{Scope: scope}
 	kind := key.kind()
-	r := &Record{Limits: &admin.ScopedLimits{Scope: scope}}
-	switch given, ok := d.record(n, path, kind.members, r, nil); {
+	r := &Record{Declared: admin.Declared{Limits: &admin.ScopedLimits{Scope: scope}}}
+	switch given, ok := d.record(n, path, kind.members, &r.Declared, nil); {
 	case ok && given == 0:
 		d.Bad(k, path, kind.hint, "%s", kind.empty)
 	case ok:
@@ -199,9 +199,9 @@ func (d *decoder) limitsOf(k, n *yaml.Node, path string, scope admin.Scope, add 
 // entity reads an entity. The entity itself is declared if it has any properties, or if it has nothing at all. Limits
 // alone do not declare the entity; they hold whether or not it was created.
 func (d *decoder) entity(k, n *yaml.Node, path, id string, add adder) {
-	r := &Record{Entity: &admin.Entity{ID: id}}
+	r := &Record{Declared: admin.Declared{Entity: &admin.Entity{ID: id}}}
 	limited := false
-	given, ok := d.record(n, path, kinds.entity.members, r, map[string]func(*yaml.Node, string){
+	given, ok := d.record(n, path, kinds.entity.members, &r.Declared, map[string]func(*yaml.Node, string){
 		"resources": func(v *yaml.Node, path string) {
 			limited = true
 			d.Mapping(v, path, func(name string, k, v *yaml.Node) {
@@ -224,7 +224,7 @@ func (d *decoder) entity(k, n *yaml.Node, path, id string, add adder) {
 		d.Bad(k, path+"."+bad.Field, "", "%s", bad.Reason)
 		return
 	}
-	add(Key{Scope: admin.Scope{Entity: id}, Own: true}, k, r)
+	add(entityKey(id), k, r)
 }
 
 // limits reads limits by name.
@@ -323,19 +323,13 @@ func (d *decoder) enforce(n *yaml.Node, path string) (e weir.Enforce, ok bool) {
 // checkParents rejects cycles of parents.
 func (t *together) checkParents() {
 	for _, m := range t.manifests {
-		for _, k := range keysOf(m.Records) {
-			r := m.Records[k]
-			if r.Entity == nil || r.Entity.Parent == "" {
-				continue
-			}
-			road := []string{k.Entity}
-			for at := r; at != nil && at.Entity != nil && at.Entity.Parent != "" && len(road) <= len(m.Records); {
-				road = append(road, at.Entity.Parent)
-				if at.Entity.Parent == k.Entity {
-					break
+		for k, r := range m.Records {
+			road := ancestry(r.Entity, len(m.Records), func(id string) *admin.Entity {
+				if of := m.Records[entityKey(id)]; of != nil {
+					return of.Entity
 				}
-				at = m.Records[Key{Scope: admin.Scope{Entity: at.Entity.Parent}, Own: true}]
-			}
+				return nil
+			})
 			if n := len(road); n > 1 && road[n-1] == k.Entity && k.Entity == slices.Min(road) {
 				o := t.claims[claim{m.Namespace, k}]
 				o.d.Bad(o.key, "entities."+strictyaml.Quote(k.Entity)+".parent", "", "forms a cycle: %s",
@@ -343,4 +337,19 @@ func (t *together) checkParents() {
 			}
 		}
 	}
+}
+
+// ancestry returns the IDs of an entity, its parent, and so on: until one is missing, repeats, or has most before it.
+// It returns nil for no entity.
+func ancestry(e *admin.Entity, most int, of func(id string) *admin.Entity) (road []string) {
+	for ; e != nil; e = of(e.Parent) {
+		road = append(road, e.ID)
+		if e.Parent == "" || len(road) > most {
+			break
+		}
+		if slices.Contains(road, e.Parent) || of(e.Parent) == nil {
+			return append(road, e.Parent)
+		}
+	}
+	return road
 }

@@ -44,8 +44,8 @@ func (m *Manifest) Text() []byte {
 		if k.Entity != "" && !k.Own {
 			if !within {
 				within = true
-				own := m.Records[Key{Scope: admin.Scope{Entity: entity}, Own: true}]
-				if own != nil && own.equal(&admin.Declared{Entity: &admin.Entity{}}) {
+				own, nothing := m.Records[entityKey(entity)], &admin.Declared{Entity: &admin.Entity{}}
+				if own != nil && len(kinds.entity.fields(nothing, &own.Declared)) == 0 {
 					w.line(2, "cascade", "false") // so that it is declared
 				}
 				w.key(2, "resources")
@@ -53,7 +53,7 @@ func (m *Manifest) Text() []byte {
 			w.key(3, cmp.Or(k.Resource, weir.DefaultResource))
 			depth = 4
 		}
-		w.record(depth, k.kind().members, r)
+		w.record(depth, k.kind().members, &r.Declared)
 	}
 	w.end()
 	return w.b.Bytes()
@@ -101,7 +101,7 @@ func (w *writer) line(depth int, key, value string) {
 func (w *writer) text(depth int, key, text string) { w.line(depth, key, scalarText(text)) }
 
 // record writes the members of a record: values, then blocks.
-func (w *writer) record(depth int, members []member, r *Record) {
+func (w *writer) record(depth int, members []member, r *admin.Declared) {
 	for _, block := range []bool{false, true} {
 		for _, m := range members {
 			if m.block == block {

@@ -27,9 +27,9 @@ type kind struct {
 // member is one member of a record: how it is read, written and compared. A member at its default is not written.
 type member struct {
 	key    string
-	decode func(d *decoder, n *yaml.Node, path string, r *Record) bool
-	encode func(w *writer, depth int, r *Record)
-	diff   func(old, set *Record) []Field
+	decode func(d *decoder, n *yaml.Node, path string, r *admin.Declared) bool
+	encode func(w *writer, depth int, r *admin.Declared)
+	diff   func(old, set *admin.Declared) []Field
 	block  bool // written below its key, after all values
 }
 
@@ -64,6 +64,14 @@ func entityLimitsName(k Key) string {
 	return "entity " + strictyaml.Quote(k.Entity) + " on " + strictyaml.Quote(k.Resource)
 }
 
+// fields returns how a record changes from one value to another.
+func (k *kind) fields(old, set *admin.Declared) (fs []Field) {
+	for _, m := range k.members {
+		fs = append(fs, m.diff(old, set)...)
+	}
+	return fs
+}
+
 // kind returns the kind of record that the key names.
 func (k Key) kind() *kind {
 	switch {
@@ -81,22 +89,22 @@ func (k Key) kind() *kind {
 var (
 	limitsMember = member{
 		key: "limits", block: true,
-		decode: func(d *decoder, n *yaml.Node, path string, r *Record) (ok bool) {
+		decode: func(d *decoder, n *yaml.Node, path string, r *admin.Declared) (ok bool) {
 			r.Limits.Limits, ok = d.limits(n, path)
 			return ok
 		},
-		encode: func(w *writer, depth int, r *Record) {
+		encode: func(w *writer, depth int, r *admin.Declared) {
 			if len(r.Limits.Limits) > 0 {
 				w.key(depth, "limits")
 			}
-			for _, l := range r.Limits.Limits {
+			for _, l := range limitsOf(r) {
 				w.line(depth+1, l.Name, shortest(l))
 			}
 		},
-		diff: func(old, set *Record) []Field { return limitFields(old.Limits.Limits, set.Limits.Limits) },
+		diff: func(old, set *admin.Declared) []Field { return limitFields(limitsOf(old), limitsOf(set)) },
 	}
 	onUnavailableMember = textMember("on_unavailable",
-		func(r *Record) *weir.OnUnavailable { return &r.Limits.OnUnavailable },
+		func(r *admin.Declared) *weir.OnUnavailable { return &r.Limits.OnUnavailable },
 		func(d *decoder, n *yaml.Node, path, text string) bool {
 			allowed := []string{"deny", "allow", "local"}
 			if slices.Contains(allowed, text) {
@@ -107,18 +115,18 @@ var (
 		}, nil)
 	nearLimitMember = member{
 		key: "near_limit",
-		decode: func(d *decoder, n *yaml.Node, path string, r *Record) (ok bool) {
+		decode: func(d *decoder, n *yaml.Node, path string, r *admin.Declared) (ok bool) {
 			r.Limits.NearLimit, ok = d.nearLimit(n, path)
 			return ok
 		},
-		encode: func(w *writer, depth int, r *Record) {
+		encode: func(w *writer, depth int, r *admin.Declared) {
 			if t := r.Limits.NearLimit; len(t) > 0 {
 				w.line(depth, "near_limit", "["+strings.ReplaceAll(t.String(), ",", ", ")+"]")
 			} else if t != nil {
 				w.line(depth, "near_limit", "[]")
 			}
 		},
-		diff: func(old, set *Record) []Field {
+		diff: func(old, set *admin.Declared) []Field {
 			text := func(t admin.Thresholds) string {
 				if t == nil {
 					return ""
@@ -136,32 +144,33 @@ var (
 
 // The members of an entity.
 var (
-	nameMember   = textMember("name", func(r *Record) *string { return &r.Entity.Name }, nil, nil)
-	parentMember = textMember("parent", func(r *Record) *string { return &r.Entity.Parent }, (*decoder).id, parentMoves)
+	nameMember   = textMember("name", func(r *admin.Declared) *string { return &r.Entity.Name }, nil, nil)
+	parentMember = textMember("parent", func(r *admin.Declared) *string { return &r.Entity.Parent },
+		(*decoder).id, parentMoves)
 
 	cascadeMember = member{
 		key: "cascade",
-		decode: func(d *decoder, n *yaml.Node, path string, r *Record) (ok bool) {
+		decode: func(d *decoder, n *yaml.Node, path string, r *admin.Declared) (ok bool) {
 			r.Entity.Cascade, ok = d.Truth(n, path)
 			return ok
 		},
-		encode: func(w *writer, depth int, r *Record) {
+		encode: func(w *writer, depth int, r *admin.Declared) {
 			if r.Entity.Cascade {
 				w.line(depth, "cascade", "true")
 			}
 		},
-		diff: func(old, set *Record) []Field {
+		diff: func(old, set *admin.Declared) []Field {
 			return textDiff("cascade", strconv.FormatBool(old.Entity.Cascade), strconv.FormatBool(set.Entity.Cascade),
 				parentMoves(old, set))
 		},
 	}
 	metadataMember = member{
 		key: "metadata", block: true,
-		decode: func(d *decoder, n *yaml.Node, path string, r *Record) (ok bool) {
+		decode: func(d *decoder, n *yaml.Node, path string, r *admin.Declared) (ok bool) {
 			r.Entity.Metadata, ok = d.metadata(n, path)
 			return ok
 		},
-		encode: func(w *writer, depth int, r *Record) {
+		encode: func(w *writer, depth int, r *admin.Declared) {
 			if len(r.Entity.Metadata) > 0 {
 				w.key(depth, "metadata")
 			}
@@ -169,11 +178,11 @@ var (
 				w.text(depth+1, k, strictyaml.Escape(r.Entity.Metadata[k]))
 			}
 		},
-		diff: func(old, set *Record) (fs []Field) {
+		diff: func(old, set *admin.Declared) (fs []Field) {
 			keys := make(map[string]string)
 			maps.Copy(keys, old.Entity.Metadata)
 			maps.Copy(keys, set.Entity.Metadata)
-			text := func(r *Record, k string) string {
+			text := func(r *admin.Declared, k string) string {
 				if v, ok := r.Entity.Metadata[k]; ok {
 					return strconv.Quote(v)
 				}
@@ -188,22 +197,22 @@ var (
 )
 
 // textMember returns a member that is text, "" by default.
-func textMember[S ~string](key string, of func(*Record) *S,
-	check func(d *decoder, n *yaml.Node, path, text string) bool, moves func(old, set *Record) Moves,
+func textMember[S ~string](key string, of func(*admin.Declared) *S,
+	check func(d *decoder, n *yaml.Node, path, text string) bool, moves func(old, set *admin.Declared) Moves,
 ) member {
 	return member{
 		key: key,
-		decode: func(d *decoder, n *yaml.Node, path string, r *Record) bool {
+		decode: func(d *decoder, n *yaml.Node, path string, r *admin.Declared) bool {
 			text, ok := d.Text(n, path)
 			*of(r) = S(text)
 			return ok && (check == nil || check(d, n, path, text))
 		},
-		encode: func(w *writer, depth int, r *Record) {
+		encode: func(w *writer, depth int, r *admin.Declared) {
 			if text := string(*of(r)); text != "" {
 				w.text(depth, key, strictyaml.Escape(text))
 			}
 		},
-		diff: func(old, set *Record) []Field {
+		diff: func(old, set *admin.Declared) []Field {
 			m := Same
 			if moves != nil {
 				m = moves(old, set)
@@ -222,7 +231,7 @@ func textDiff(name, old, text string, m Moves) []Field {
 
 // parentMoves returns the direction of charging another parent. Whether that loosens or tightens depends on the
 // parents' limits; charging one more can only tighten.
-func parentMoves(old, set *Record) Moves {
+func parentMoves(old, set *admin.Declared) Moves {
 	charged := func(e *admin.Entity) bool { return e.Cascade && e.Parent != "" }
 	before, after := charged(old.Entity), charged(set.Entity)
 	switch {

@@ -67,7 +67,7 @@ func Export(ctx context.Context, lim *weir.Limiter, name string) (m *Manifest, e
 			elsewhere++
 		case r.Entity != nil && r.Entity.Created.IsZero():
 		default:
-			m.Records[k] = recordOf(&r)
+			m.Records[k] = &Record{Declared: r}
 		}
 	}
 	return m, elsewhere, nil

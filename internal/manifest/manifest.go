@@ -30,11 +30,12 @@ type Key struct {
 	Own bool // the entity itself
 }
 
-// Record is a declared record: either Entity or Limits is set.
+func entityKey(id string) Key { return Key{admin.Scope{Entity: id}, true} }
+
+// Record is a declared record: either Entity or Limits is set. Limits are sorted by name.
 type Record struct {
-	Entity *admin.Entity
-	Limits *admin.ScopedLimits // sorted by name
-	at     place
+	admin.Declared
+	at place
 }
 
 // place is the position of a declaration.
@@ -65,15 +66,15 @@ func keysOf[V any](records map[Key]V) []Key {
 	return slices.SortedFunc(maps.Keys(records), Key.Compare)
 }
 
-// hash returns a short hash of the declared record, which marks the live one.
-func (r *Record) hash() string {
+// hash returns a short hash of a record's value, which marks the live record that declares it. Records with the same
+// value have the same hash.
+func hash(d *admin.Declared) string {
 	var v any
-	if r.Entity != nil {
-		e := r.Entity
+	if e := d.Entity; e != nil {
 		v = []any{e.ID, e.Name, e.Parent, e.Cascade, e.Metadata}
 	} else {
-		values := []any{r.Limits.Scope, r.Limits.Limits, r.Limits.OnUnavailable}
-		if t := r.Limits.NearLimit; t != nil { // keeps the hashes of records without it unchanged
+		values := []any{d.Limits.Scope, limitsOf(d), d.Limits.OnUnavailable}
+		if t := d.Limits.NearLimit; t != nil { // keeps the hashes of records without it unchanged
 			values = append(values, t)
 		}
 		v = values
@@ -86,34 +87,23 @@ func (r *Record) hash() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// equal reports whether a live record is as this one declares.
-func (r *Record) equal(live *admin.Declared) bool {
-	switch {
-	case r.Entity != nil && live.Entity != nil:
-		a, b := r.Entity, live.Entity
-		return !live.Deleting && a.Name == b.Name && a.Parent == b.Parent && a.Cascade == b.Cascade &&
-			maps.Equal(a.Metadata, b.Metadata)
-	case r.Limits != nil && live.Limits != nil:
-		return r.Limits.OnUnavailable == live.Limits.OnUnavailable && r.Limits.NearLimit.Equal(live.Limits.NearLimit) &&
-			slices.Equal(r.Limits.Limits, sorted(live.Limits.Limits))
+// marked returns the record with the mark of a manifest.
+func marked(d admin.Declared, name string) admin.Declared {
+	mark := &admin.Managed{Manifest: name, Hash: hash(&d)}
+	if d.Entity != nil {
+		e := *d.Entity
+		e.Managed = mark
+		return admin.Declared{Entity: &e}
 	}
-	return false
-}
-
-// recordOf returns a live record as one that could be declared.
-func recordOf(live *admin.Declared) *Record {
-	if live.Entity != nil {
-		return &Record{Entity: live.Entity}
-	}
-	l := *live.Limits
-	l.Limits = sorted(l.Limits)
-	return &Record{Limits: &l}
+	l := *d.Limits
+	l.Managed = mark
+	return admin.Declared{Limits: &l}
 }
 
 // keyOf returns the key of a live record.
 func keyOf(live *admin.Declared) Key {
 	if live.Entity != nil {
-		return Key{Scope: admin.Scope{Entity: live.Entity.ID}, Own: true}
+		return entityKey(live.Entity.ID)
 	}
 	return Key{Scope: live.Limits.Scope}
 }
@@ -126,6 +116,14 @@ func sorted(limits []weir.Limit) []weir.Limit {
 		return limits
 	}
 	return slices.SortedFunc(slices.Values(limits), byName)
+}
+
+// limitsOf returns the limits of a record by name; nil if it has none.
+func limitsOf(d *admin.Declared) []weir.Limit {
+	if d.Limits == nil {
+		return nil
+	}
+	return sorted(d.Limits.Limits)
 }
 
 // Hash returns the hash of the manifest. Manifests that declare the same have equal hashes.

@@ -30,8 +30,7 @@ type Plan struct {
 	Last admin.Revision `json:"last,omitzero"`
 
 	manifest *Manifest
-	before   world
-	removed  map[string]*admin.Entity // entities that are deleted
+	before   scopes
 }
 
 // ProblemsError reports why a manifest cannot be applied to the live records.
@@ -63,43 +62,47 @@ func Make(ctx context.Context, lim *weir.Limiter, m *Manifest, opts PlanOptions)
 	for _, k := range keysOf(lv.records) {
 		p.undeclared(k, lv)
 	}
-	problems = append(problems, p.checkParents(lv)...)
+	before, after := p.entities(lv)
+	problems = append(problems, p.checkParents(after)...)
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	p.order()
-	before := worldOf(lv)
-	p.before = before
-	after := p.after(before)
+	p.order(before, after)
+	p.before = scopesOf(lv)
+	limits := p.after(p.before)
 	for i := range p.Changes {
-		p.Changes[i].describe(before, after)
+		p.Changes[i].describe(p.before, limits)
 	}
-	reach := newReach(p.Changes, before, after)
+	reach := newReach(p.Changes, p.before, limits)
 	if p.CreateNamespace { // it has no buckets
 		return p, nil
 	}
 	return p, reach.count(ctx, lim, opts.Exact)
 }
 
+// exists reports whether there is a live record. An entity that was never created has one while it is being deleted.
+func exists(d *admin.Declared) bool {
+	return d.Version != 0 && (d.Entity == nil || !d.Entity.Created.IsZero())
+}
+
 // declared compares a record with its declaration.
 func (p *Plan) declared(k Key, r *Record, lv *live) (problems []string) {
 	old := lv.records[k]
 	by := old.Managed()
-	c := Change{key: k, before: old, after: r}
-	exists := old.Version != 0 && (old.Entity == nil || !old.Entity.Created.IsZero())
+	c := Change{key: k, before: old, after: &r.Declared}
 	switch {
 	case by != nil && by.Manifest != p.Manifest:
 		return []string{fmt.Sprintf(
 			"%s is declared in %s by manifest %s, and managed by manifest %s: declare it in one of them",
 			k, r.at, strictyaml.Quote(p.Manifest), strictyaml.Quote(by.Manifest),
 		)}
-	case !exists:
+	case !exists(&old):
 		c.Action = Create
 	case by == nil:
 		c.Action = Adopt
-	case !r.equal(&old):
+	case old.Deleting || hash(&r.Declared) != hash(&old):
 		c.Action = Update
-		c.Outside = recordOf(&old).hash() != by.Hash
+		c.Outside = hash(&old) != by.Hash
 	default:
 		p.Unchanged++
 		return nil
@@ -120,80 +123,65 @@ func (p *Plan) undeclared(k Key, lv *live) {
 	switch by := old.Managed(); {
 	case by != nil && by.Manifest == p.Manifest:
 		p.Changes = append(p.Changes, Change{
-			Action: Delete, key: k, before: old, Outside: recordOf(&old).hash() != by.Hash,
+			Action: Delete, key: k, before: old, Outside: hash(&old) != by.Hash,
 		})
 	case by != nil:
 		if p.Others == nil {
 			p.Others = make(map[string]int)
 		}
 		p.Others[by.Manifest]++
-	case old.Entity == nil || !old.Entity.Created.IsZero():
+	case exists(&old):
 		if p.LeftAlone++; len(p.Some) < maxSome {
 			p.Some = append(p.Some, k.String())
 		}
 	}
 }
 
-// entityAfter returns an entity as it will be, or nil.
-func (p *Plan) entityAfter(lv *live, id string) *admin.Entity {
-	k := Key{Scope: admin.Scope{Entity: id}, Own: true}
-	if r := p.manifest.Records[k]; r != nil {
-		return r.Entity
+// entities returns the live entities, and those that there will be.
+func (p *Plan) entities(lv *live) (before, after map[string]*admin.Entity) {
+	before, after = make(map[string]*admin.Entity), make(map[string]*admin.Entity)
+	for k, r := range lv.records {
+		if by := r.Managed(); k.Own && exists(&r) {
+			before[k.Entity] = r.Entity
+			if by == nil || by.Manifest != p.Manifest {
+				after[k.Entity] = r.Entity
+			}
+		}
 	}
-	old := lv.records[k]
-	if by := old.Managed(); old.Entity == nil || old.Entity.Created.IsZero() || by != nil && by.Manifest == p.Manifest {
-		return nil
+	for k, r := range p.manifest.Records {
+		if k.Own {
+			after[k.Entity] = r.Entity
+		}
 	}
-	return old.Entity
+	return before, after
 }
 
 // checkParents checks that the chains of all entities will be complete, short enough and free of cycles.
-func (p *Plan) checkParents(lv *live) (problems []string) {
+func (p *Plan) checkParents(after map[string]*admin.Entity) (problems []string) {
 	check := func(e *admin.Entity, where string) {
-		road := []string{e.ID}
-		for at := e; at.Parent != ""; {
-			next := p.entityAfter(lv, at.Parent)
-			road = append(road, at.Parent)
-			switch {
-			case next == nil:
-				problems = append(
-					problems,
-					fmt.Sprintf(
-						"entity %s%s has parent %s, which neither exists nor is declared",
-						strictyaml.Quote(at.ID), where, strictyaml.Quote(at.Parent),
-					),
-				)
-				return
-			case next.ID == e.ID || len(road) > weir.MaxDepth && slices.Contains(road[:len(road)-1], next.ID):
-				problems = append(
-					problems,
-					fmt.Sprintf(
-						"entity %s%s would be its own ancestor: %s", strictyaml.Quote(e.ID), where,
-						strings.Join(road, " → "),
-					),
-				)
-				return
-			case len(road) > weir.MaxDepth:
-				problems = append(
-					problems,
-					fmt.Sprintf(
-						"entity %s%s would have a chain of more than %d entities", strictyaml.Quote(e.ID), where,
-						weir.MaxDepth,
-					),
-				)
-				return
-			}
-			at = next
+		road := ancestry(e, weir.MaxDepth, func(id string) *admin.Entity { return after[id] })
+		n := len(road)
+		last, id := road[n-1], strictyaml.Quote(e.ID)
+		switch {
+		case after[last] == nil:
+			problems = append(problems, fmt.Sprintf("entity %s%s has parent %s, which neither exists nor is declared",
+				strictyaml.Quote(road[n-2]), where, strictyaml.Quote(last)))
+		case slices.Contains(road[:n-1], last):
+			problems = append(problems, fmt.Sprintf("entity %s%s would be its own ancestor: %s",
+				id, where, strings.Join(road, " → ")))
+		case n > weir.MaxDepth:
+			problems = append(problems, fmt.Sprintf("entity %s%s would have a chain of more than %d entities",
+				id, where, weir.MaxDepth))
 		}
 	}
-	for _, k := range keysOf(p.manifest.Records) {
-		if r := p.manifest.Records[k]; r.Entity != nil {
+	for _, id := range slices.Sorted(maps.Keys(after)) { // the declared ones first
+		if r := p.manifest.Records[entityKey(id)]; r != nil {
 			check(r.Entity, fmt.Sprintf(" (%s)", r.at))
 		}
 	}
-	for _, k := range keysOf(lv.records) {
-		if e := lv.records[k].Entity; e != nil && p.manifest.Records[k] == nil && p.entityAfter(lv, e.ID) != nil {
-			check(e, "")
+	for _, id := range slices.Sorted(maps.Keys(after)) {
+		if p.manifest.Records[entityKey(id)] == nil {
+			check(after[id], "")
 		}
 	}
 	return problems
@@ -201,71 +189,32 @@ func (p *Plan) checkParents(lv *live) (problems []string) {
 
 // order sorts the changes into the order in which they are made: entities after their parents, then limits, then
 // removals, entities before their parents.
-func (p *Plan) order() {
-	depth := make(map[string]int)
-	p.removed = make(map[string]*admin.Entity)
-	for i := range p.Changes {
-		if c := &p.Changes[i]; c.key.Own && c.Action == Delete {
-			p.removed[c.key.Entity] = c.before.Entity
-		}
+func (p *Plan) order(before, after map[string]*admin.Entity) {
+	depth := func(all map[string]*admin.Entity, id string) int {
+		return len(ancestry(all[id], weir.MaxDepth, func(id string) *admin.Entity { return all[id] }))
 	}
 	for i := range p.Changes {
-		if c := &p.Changes[i]; c.key.Own {
-			depth[c.key.Entity] = p.depth(c)
-		}
-	}
-	phase := func(c *Change) int {
-		switch {
+		switch c := &p.Changes[i]; {
 		case c.key.Own && c.Action != Delete:
-			return depth[c.key.Entity]
+			c.phase = depth(after, c.key.Entity)
 		case c.Action != Delete:
-			return 100
+			c.phase = 100
 		case !c.key.Own:
-			return 200
+			c.phase = 200
+		default:
+			c.phase = 400 - depth(before, c.key.Entity)
 		}
-		return 400 - depth[c.key.Entity]
-	}
-	for i := range p.Changes {
-		p.Changes[i].phase = phase(&p.Changes[i])
 	}
 	slices.SortStableFunc(p.Changes, func(a, b Change) int { return a.phase - b.phase })
 }
 
-// depth counts an entity's parents: its future ones, or the former ones of an entity that is removed.
-func (p *Plan) depth(c *Change) (n int) {
-	e := c.before.Entity
-	if c.after != nil {
-		e = c.after.Entity
-	}
-	for ; e != nil && e.Parent != "" && n < weir.MaxDepth; n++ {
-		e = p.entity(c.after != nil, e.Parent)
-	}
-	return n
-}
-
-// entity returns an entity after or before the changes.
-func (p *Plan) entity(after bool, id string) *admin.Entity {
-	k := Key{Scope: admin.Scope{Entity: id}, Own: true}
-	if after {
-		if r := p.manifest.Records[k]; r != nil {
-			return r.Entity
-		}
-		return nil
-	}
-	return p.removed[id]
-}
-
 // after returns the limits that will apply.
-func (p *Plan) after(before world) world {
-	after := make(world, len(before))
+func (p *Plan) after(before scopes) scopes {
+	after := make(scopes, len(before))
 	maps.Copy(after, before)
 	for i := range p.Changes {
-		switch c := &p.Changes[i]; {
-		case c.key.Own:
-		case c.after == nil || len(c.after.Limits.Limits) == 0:
-			delete(after, c.key.Scope)
-		default:
-			after[c.key.Scope] = c.after.Limits.Limits
+		if c := &p.Changes[i]; !c.key.Own {
+			after[c.key.Scope] = c.Limits()
 		}
 	}
 	return after
@@ -297,11 +246,8 @@ func (p *Plan) Tightening() (n int) {
 // Limits returns functions for the limits that apply to an entity on a resource before and after the changes, or nil
 // if none do. A loaded plan does not know them.
 func (p *Plan) Limits() (before, after func(entity, resource string) []weir.Limit) {
-	of := func(w world) func(entity, resource string) []weir.Limit {
-		return func(entity, resource string) []weir.Limit {
-			limits, _, _ := w.limits(entity, resource)
-			return limits
-		}
+	of := func(w scopes) func(entity, resource string) []weir.Limit {
+		return func(entity, resource string) []weir.Limit { return w.first(entity, resource).limits }
 	}
 	return of(p.before), of(p.after(p.before))
 }

@@ -256,7 +256,7 @@ func (r *rollout) restore(ctx context.Context) error {
 		}
 		switch by := now.Managed(); {
 		case now.Version == s.Before.Version: // unchanged
-		case by != nil && by.Manifest == r.plan.Manifest && by.Hash == recordOf(&now).hash():
+		case by != nil && by.Manifest == r.plan.Manifest && by.Hash == hash(&now):
 			s.current = now
 			ours = append(ours, *s)
 		default:

@@ -59,7 +59,7 @@ func (p *Plan) state() string {
 		c := &p.Changes[i]
 		fmt.Fprintf(h, "%s %q %v %d\n", c.Action, c.key.Scope, c.key.Own, c.before.Version)
 		if c.before.Version > 0 {
-			fmt.Fprintf(h, "%s\n", recordOf(&c.before).hash())
+			fmt.Fprintf(h, "%s\n", hash(&c.before))
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil))

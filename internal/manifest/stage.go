@@ -20,10 +20,11 @@ type stage struct {
 
 // stagesOf returns the changes that refuse some requests that nothing refused before, or refuse them earlier.
 // All other changes loosen or cannot be applied in part, and are made at the end.
-func stagesOf(changes []Change, w world) (all []stage) {
+func stagesOf(changes []Change, w scopes) (all []stage) {
 	for i := range changes {
 		c := &changes[i]
-		if c.after == nil || c.after.Limits == nil || len(c.after.Limits.Limits) == 0 || c.Action == Adopt {
+		to := c.Limits()
+		if len(to) == 0 || c.Action == Adopt {
 			continue
 		}
 		was := w[c.key.Scope]
@@ -34,7 +35,7 @@ func stagesOf(changes []Change, w world) (all []stage) {
 			}
 			was = below[0].limits
 		}
-		if m := movesOf(was, c.after.Limits.Limits); len(was) == 0 || m != Tightens && m != Both {
+		if m := movesOf(was, to); len(was) == 0 || m != Tightens && m != Both {
 			continue
 		}
 		all = append(all, stage{Scope: c.key.Scope, Before: c.before, Was: was, change: c, current: c.before})
@@ -51,8 +52,7 @@ func (s *stage) at(percent int, name string) admin.Declared {
 	if b := s.Before.Limits; b != nil {
 		to.OnUnavailable, to.NearLimit = b.OnUnavailable, b.NearLimit
 	}
-	to.Managed = &admin.Managed{Manifest: name, Hash: (&Record{Limits: &to}).hash()}
-	return admin.Declared{Limits: &to}
+	return marked(admin.Declared{Limits: &to}, name)
 }
 
 func staged(was, to []weir.Limit, percent weir.Enforce) []weir.Limit {

@@ -70,6 +70,20 @@ var levels = []struct {
 	{SourceSystem, slotSystem},
 }
 
+// Scope names the limits of a level: those of an entity on a resource, of an entity on all others, of a resource, or,
+// with neither, of the namespace.
+type Scope struct{ Entity, Resource string }
+
+// Scopes returns the scopes of the limits of an entity on a resource, in order of precedence. The first that has limits
+// applies.
+func Scopes(entity, resource string) []Scope {
+	all, keys := make([]Scope, len(levels)), recordsOf("", entity, resource)
+	for i, l := range levels {
+		all[i].Entity, all[i].Resource = record.LimitsOf(keys[l.slot].key())
+	}
+	return all
+}
+
 // recordsOf names the records that concern an entity on a resource.
 func recordsOf(namespaceID, entity, resource string) []recordKey {
 	return []recordKey{
