@@ -121,7 +121,7 @@ func New(cfg Config) (*Decider, error) {
 		Config: cfg, signer: signer,
 		running: admission.New(cfg.MaxInflight), waiting: admission.New(cfg.MaxInflight),
 		streaming: admission.New(cfg.MaxInflight),
-		logs:      logs{ratelog.New(cfg.Log), ratelog.New(cfg.Log), ratelog.New(cfg.Log), cfg.MaxInflight},
+		logs:      logs{cfg.Log, ratelog.New(cfg.Log), ratelog.New(cfg.Log), ratelog.New(cfg.Log), cfg.MaxInflight},
 	}
 	d.drained, d.drain = context.WithCancel(context.Background())
 	return d, nil

@@ -3,6 +3,7 @@ package grpcapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -70,7 +71,7 @@ func (s *limiter) admit(
 	out.Allowed = true
 	if d.Degraded {
 		// The reason goes to the log, not to the client.
-		s.trouble(ctx, "admitted without the store", errors.New(d.Reason))
+		s.decide.Trouble(ctx, "admitted without the store", errors.New(d.Reason), method(ctx))
 		out.Degraded, out.Over, out.Reason = true, d.Over, "the store did not answer"
 	}
 	if brief {
@@ -132,6 +133,10 @@ func requestOf(in *weirv1.AcquireRequest) (weir.Request, error) {
 		})
 	}
 	return req, nil
+}
+
+func badField(field, format string, args ...any) error {
+	return &weir.ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
 func waitOf(in *weirv1.AcquireRequest) (time.Duration, error) {

@@ -52,8 +52,7 @@ func (s *limiter) AcquireBatch(
 	decide := func(i int, b *buffers) {
 		defer func() { // the decisions on the others must still be answered
 			if v := recover(); v != nil {
-				f := s.survived(ctx, weirv1.Limiter_AcquireBatch_FullMethodName, v)
-				out.Results[i] = &weirv1.AcquireResult{Error: f.proto()}
+				out.Results[i] = &weirv1.AcquireResult{Error: s.survived(ctx, v).proto()}
 			}
 		}()
 		lease, err := checks[i].lim.Acquire(ctx, checks[i].req)
@@ -96,11 +95,11 @@ func (s *limiter) acquireAll(ctx context.Context, checks []check, brief bool) (*
 		return &weirv1.AcquireBatchResponse{Refused: refusal(over, brief, &buffers{})}, nil
 	}
 	if err != nil {
-		f := *s.fail(ctx, err)
-		if f.field != "" {
-			f.message = err.Error() // names the request
+		f := s.fail(ctx, err)
+		if f.Field != "" {
+			f.Detail = err.Error() // names the request
 		}
-		return nil, &f
+		return nil, f
 	}
 	out := &weirv1.AcquireBatchResponse{Results: make([]*weirv1.AcquireResult, len(checks))}
 	b, results := &buffers{}, make([]weirv1.AcquireResult, len(checks))

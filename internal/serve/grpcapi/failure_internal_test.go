@@ -6,11 +6,11 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-func TestFailureOfEveryCode(t *testing.T) {
+func TestStatusOfEveryCode(t *testing.T) {
 	t.Parallel()
-	for code := range failuresOf {
-		if failuresOf[code].code == codes.OK {
-			t.Errorf("code %d has no failure", code)
+	for code, st := range statuses {
+		if st.code == codes.OK {
+			t.Errorf("code %d has no status", code)
 		}
 	}
 }

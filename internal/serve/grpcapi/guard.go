@@ -3,7 +3,6 @@ package grpcapi
 import (
 	"context"
 	"log/slog"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -22,7 +21,7 @@ func (s *Server) unary(
 ) (resp any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			resp, err = nil, s.survived(ctx, info.FullMethod, v)
+			resp, err = nil, s.survived(ctx, v)
 		}
 	}()
 	ctx, c, err := s.admitted(ctx, info.FullMethod)
@@ -46,7 +45,7 @@ func (s *Server) stream(
 	ctx := ss.Context()
 	defer func() {
 		if v := recover(); v != nil {
-			err = s.survived(ctx, info.FullMethod, v)
+			err = s.survived(ctx, v)
 		}
 	}()
 	ctx, c, err := s.admitted(ctx, info.FullMethod)
@@ -100,8 +99,7 @@ func (s *Server) in(ctx context.Context, role auth.Role, namespace string) (*wei
 
 // refused logs an unauthorized request, at most once a second.
 func (s *Server) refused(ctx context.Context, why string) {
-	method, _ := grpc.Method(ctx)
-	s.decide.Refused(ctx, why, slog.String("method", method), slog.String("from", from(ctx)))
+	s.decide.Refused(ctx, why, method(ctx), slog.String("from", from(ctx)))
 }
 
 func from(ctx context.Context) string {
@@ -111,17 +109,9 @@ func from(ctx context.Context) string {
 	return ""
 }
 
-// trouble logs an error, at most one per second: when the store is down, every request has one.
-func (s *Server) trouble(ctx context.Context, what string, err error) {
-	method, _ := grpc.Method(ctx)
-	s.decide.Trouble(ctx, what, err, slog.String("method", method))
-}
-
 // survived logs a panic and returns the failure for the client.
-func (s *Server) survived(ctx context.Context, method string, v any) *failure {
-	s.cfg.Log.LogAttrs(ctx, slog.LevelError, "a request panicked",
-		slog.String("method", method), slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
-	return errInternal
+func (s *Server) survived(ctx context.Context, v any) *failure {
+	return s.fail(ctx, s.decide.Panicked(ctx, v, method(ctx)))
 }
 
 func (s *Server) logged(ctx context.Context, method string, began time.Time, err *error) {

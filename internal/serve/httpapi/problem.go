@@ -1,12 +1,10 @@
 package httpapi
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/answer"
@@ -63,119 +61,80 @@ var (
 		"with weir serve --allowed-host"}
 	errForeign   = &httpError{kind: kindForeign, detail: "a browser sent this request on behalf of another site"}
 	errNoMetrics = &httpError{kind: kindNotFound, detail: "this server keeps no metrics"}
-	errCrowded   = &httpError{kind: kindOverloaded, detail: "too many connections are open; nothing was done: try " +
-		"again, or another instance"}
 )
 
-// kinds are the kinds of problem of the errors that occur on every protocol.
-var kinds = map[decide.Code]*kind{
-	decide.Unauthenticated: kindNoToken, decide.Forbidden: kindForbidden, decide.Overloaded: kindOverloaded,
-	decide.ShuttingDown: kindUnavailable, decide.NoLease: kindNotFound, decide.LeaseExpired: kindExpired,
+// errCrowded refuses a request on a connection that is only for probes.
+var errCrowded = &decide.Error{
+	Code: decide.Overloaded, Detail: "too many connections are open; nothing was done: try again, or another instance",
 }
 
 // problem is an error as sent to the client.
 type problem struct {
-	kind          *kind
-	detail, field string
-	retryAfter    time.Duration // without the jitter that is added when it is sent
-	over          *weir.ExceededError
-	errors        strictyaml.Errors
+	decide.Fault // RetryAfter includes its jitter
+	kind         *kind
+	errors       strictyaml.Errors
 }
 
-// kindsOf has the kind of problem for each code of the limiter. A refusal by a limit has more; see problemOf.
-var kindsOf = [weir.Codes]*kind{
-	weir.CodeOK:           kindInternal, // never: it is no error
-	weir.CodeInternal:     kindInternal,
-	weir.CodeInvalid:      kindInvalid,
-	weir.CodeExceeded:     kindExceeded,
-	weir.CodeExceedsBurst: kindBurst,
-	weir.CodeNoLimits:     kindNoLimits,
-	weir.CodeNotFound:     kindNotFound,
-	weir.CodeNoUsage:      kindNotFound,
-	weir.CodeExists:       kindExists,
-	weir.CodeConflict:     kindConflict,
-	weir.CodeSettled:      kindSettled,
-	weir.CodeExpired:      kindExpired,
-	weir.CodeUnavailable:  kindUnavailable,
-	weir.CodeCanceled:     kindUnavailable,
+// kinds has the kind of problem for each code.
+var kinds = [decide.Codes]*kind{
+	weir.CodeOK:            kindInternal, // never: it is no error
+	weir.CodeInternal:      kindInternal,
+	weir.CodeInvalid:       kindInvalid,
+	weir.CodeExceeded:      kindExceeded,
+	weir.CodeExceedsBurst:  kindBurst,
+	weir.CodeNoLimits:      kindNoLimits,
+	weir.CodeNotFound:      kindNotFound,
+	weir.CodeNoUsage:       kindNotFound,
+	weir.CodeExists:        kindExists,
+	weir.CodeConflict:      kindConflict,
+	weir.CodeSettled:       kindSettled,
+	weir.CodeExpired:       kindExpired,
+	weir.CodeUnavailable:   kindUnavailable,
+	weir.CodeCanceled:      kindUnavailable,
+	decide.Unauthenticated: kindNoToken,
+	decide.Forbidden:       kindForbidden,
+	decide.Overloaded:      kindOverloaded,
+	decide.ShuttingDown:    kindUnavailable,
+	decide.Watched:         kindUnavailable,
 }
 
-// detailsOf has the detail of each code whose errors have a text of their own only for the log.
-var detailsOf = [weir.Codes]string{
-	weir.CodeInternal:    "the error was logged",
-	weir.CodeInvalid:     "after: is not a cursor of this list",
-	weir.CodeNoUsage:     "usage: the store keeps none",
-	weir.CodeSettled:     "the lease was adjusted or rolled back under this id before; nothing was changed now",
-	weir.CodeExpired:     decide.ErrExpired.Detail,
-	weir.CodeUnavailable: "the store does not answer, or not in time",
-	weir.CodeCanceled:    "the store does not answer, or not in time",
-}
-
-// problemOf returns what a client may know about an error. known is false for an unexpected error.
-func problemOf(err error) (p problem, known bool) {
+// problemOf returns the problem to send for an error. Details that the client must not see go only to the log.
+func (s *Server) problemOf(r *http.Request, err error) problem {
 	var (
-		local  *httpError
-		common *decide.Error
-		over   *weir.ExceededError
-		config *weir.ConfigError
-		stale  *api.ChangedError
+		local *httpError
+		stale *api.ChangedError
 	)
-	p.detail = err.Error()
 	switch {
 	case errors.As(err, &local):
-		p.kind, p.detail, p.field, p.errors = local.kind, local.detail, local.field, local.errors
-	case errors.As(err, &common):
-		p.kind, p.detail = kinds[common.Code], common.Detail
-	case errors.Is(err, decide.ErrTooLong):
-		p.kind, p.detail = kindExceeded, "others came first: not admitted in the time given to wait"
+		f := decide.Fault{Detail: local.detail, Field: local.field}
+		return problem{Fault: f, kind: local.kind, errors: local.errors}
 	case errors.As(err, &stale):
-		p.kind, p.detail = kindStale, stale.Detail
-	case errors.As(err, &over):
-		p.kind, p.detail, p.over = kindExceeded, over.Error(), over
-		p.retryAfter = answer.Jittered(over.RetryAfter)
-	default:
-		code := weir.CodeOf(err)
-		p.kind, p.detail = kindsOf[code], cmp.Or(detailsOf[code], p.detail)
-		switch {
-		case code == weir.CodeInternal:
-			return p, false
-		case code == weir.CodeInvalid && errors.As(err, &config):
-			p.detail, p.field = config.Error(), config.Field
-		case code == weir.CodeInvalid: // a bad cursor
-			p.field = "after"
-		}
+		return problem{Fault: decide.Fault{Detail: stale.Detail}, kind: kindStale}
 	}
-	if p.kind == kindUnavailable || p.kind == kindOverloaded || p.kind == kindExceeded && p.over == nil {
-		p.retryAfter = answer.Jittered(time.Second)
+	f := s.decide.Fault(r.Context(), err, slog.String("route", r.Pattern))
+	if f.RetryAfter > 0 {
+		f.RetryAfter = answer.Jittered(f.RetryAfter)
 	}
-	return p, true
+	return problem{Fault: f, kind: kinds[f.Code]}
 }
 
-// fail answers with an error. Details that the client must not see go only to the log.
+// fail answers with an error.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	p, known := problemOf(err)
-	switch {
-	case !known:
-		s.trouble(r, "a request failed", err)
-	case p.kind == kindOverloaded:
-		if s.cfg.Metrics != nil {
-			s.cfg.Metrics.Shed()
-		}
-		s.decide.Overload(r.Context(), slog.String("route", r.Pattern))
-	case p.kind == kindUnavailable && r.Context().Err() == nil:
-		s.trouble(r, "the store does not answer", err)
+	p := s.problemOf(r, err)
+	if p.kind == kindOverloaded && s.cfg.Metrics != nil {
+		s.cfg.Metrics.Shed()
 	}
 	h := w.Header()
 	h["Content-Type"], h["Cache-Control"] = problemType, noStore
 	if p.kind == kindNoToken {
 		h["Www-Authenticate"] = []string{"Bearer"}
 	}
-	if p.retryAfter > 0 {
-		setRetryAfter(h, p.retryAfter)
+	if p.RetryAfter > 0 {
+		setRetryAfter(h, p.RetryAfter)
 	}
-	if p.over != nil && len(p.over.Statuses) > 0 {
-		answer.SetFields(h, p.over.Statuses[0].Entity, p.over.Statuses, s.cfg.LegacyHeaders)
-		if p.over.Degraded {
+	if p.Over != nil && len(p.Over.Statuses) > 0 {
+		answer.SetFields(h, p.Over.Statuses[0].Entity, p.Over.Statuses, s.cfg.LegacyHeaders)
+		if p.Over.Degraded {
 			h.Set("Weir-Degraded", "store-unavailable")
 		}
 	}
@@ -187,12 +146,12 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 func (p *problem) append(b []byte) []byte {
 	out := answer.Problem{
-		Kind: p.kind, Detail: p.detail, Field: p.field, RetryAfter: p.retryAfter,
-		Refused: p.over != nil,
+		Kind: p.kind, Detail: p.Detail, Field: p.Field, RetryAfter: p.RetryAfter,
+		Refused: p.Over != nil,
 	}
-	if p.over != nil && len(p.over.Statuses) > 0 {
-		out.Entity, out.Statuses = p.over.Statuses[0].Entity, p.over.Statuses
-		out.Degraded, out.Over = p.over.Degraded, p.over.Over
+	if p.Over != nil && len(p.Over.Statuses) > 0 {
+		out.Entity, out.Statuses = p.Over.Statuses[0].Entity, p.Over.Statuses
+		out.Degraded, out.Over = p.Over.Degraded, p.Over.Over
 	}
 	if len(p.errors) > 0 {
 		out.Errors, _ = json.Marshal(p.errors) // text and numbers always encode

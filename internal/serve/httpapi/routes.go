@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -152,9 +151,7 @@ func (s *Server) survive(w http.ResponseWriter, r *http.Request) {
 	case http.ErrAbortHandler:
 		panic(v)
 	default:
-		s.cfg.Log.LogAttrs(r.Context(), slog.LevelError, "a request panicked",
-			slog.String("route", r.Pattern), slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
-		s.fail(w, r, &httpError{kind: kindInternal, detail: "the error was logged"})
+		s.fail(w, r, s.decide.Panicked(r.Context(), v, slog.String("route", r.Pattern)))
 	}
 }
 

@@ -2,15 +2,11 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/watch"
 )
-
-var errWatched = &httpError{kind: kindUnavailable, detail: "too many different buckets are watched: try again later"}
 
 // watch sends what an entity can spend on a resource as server-sent events: at once, and then whenever it has changed,
 // at most once per tick of the poller that all watchers share.
@@ -23,17 +19,10 @@ func (s streams) watch(w http.ResponseWriter, r *http.Request) error {
 	key := watch.Key{Namespace: q.lim.Namespace(), Entity: q.Get("entity"), Resource: q.Get("resource")}
 	return s.stream(w, r, "state", q.max, func(ctx context.Context, send func([]byte) error) error {
 		var b []byte
-		err := s.cfg.Watch.Watch(ctx, who, key, func(av weir.Availability) error {
+		return s.cfg.Watch.Watch(ctx, who, key, func(av weir.Availability) error {
 			b = appendAvailability(b[:0], &av)
 			return send(b)
 		})
-		switch {
-		case errors.Is(err, watch.ErrTooMany):
-			return errWatched
-		case errors.Is(err, watch.ErrClosed):
-			return decide.ErrDraining
-		}
-		return err
 	})
 }
 

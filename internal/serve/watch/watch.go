@@ -18,7 +18,7 @@ import (
 // The errors that errors.Is finds, besides the limiter's.
 var (
 	// ErrTooMany reports that the maximum number of different buckets is being watched, in total or for one token.
-	ErrTooMany = errors.New("too many buckets are watched")
+	ErrTooMany = errors.New("too many different buckets are watched")
 	// ErrClosed reports that the poller was closed.
 	ErrClosed = errors.New("the poller is closed")
 )

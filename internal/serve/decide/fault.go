@@ -1,0 +1,158 @@
+package decide
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/watch"
+)
+
+// Code is the code of a [Fault]: that of the limiter's error, or one of a server's own. Each protocol has a table with
+// its answer to each.
+type Code int
+
+// The codes of a server's own errors.
+const (
+	Unauthenticated Code = iota + Code(weir.Codes) // no valid token
+	Forbidden                                      // the token lacks the role or the namespace
+	Overloaded                                     // too many requests; nothing was done
+	ShuttingDown                                   // nothing was done
+	Watched                                        // too many buckets are watched
+
+	// Codes is the number of all codes, for tables with an entry for each.
+	Codes = int(Watched) + 1
+)
+
+// Error is the reason why a server did not decide a request, regardless of limits. Its text is for the client.
+type Error struct {
+	Code   Code
+	Detail string
+}
+
+// Error returns the detail.
+func (e *Error) Error() string { return e.Detail }
+
+// The errors of this package. Those about permission always have the same text, so that they do not reveal what exists.
+var (
+	ErrUnauthenticated = &Error{
+		Unauthenticated, "send Authorization: Bearer and a token that has not expired or been revoked",
+	}
+	ErrForbidden  = &Error{Forbidden, "the token does not have the role, or not the namespace, that this needs"}
+	ErrOverloaded = &Error{
+		Overloaded, "too many requests are under way; nothing was done: try again, or another instance",
+	}
+	ErrDraining = &Error{ShuttingDown, "the server is shutting down"}
+	ErrNoLease  = &Error{Code(weir.CodeNotFound), "no such lease"}
+	ErrExpired  = &Error{Code(weir.CodeExpired), "an expired lease counts as committed: its tokens are spent"}
+)
+
+// ErrTooLong refuses a request because others that wait came first.
+var ErrTooLong = &weir.ExceededError{Decision: weir.Decision{RetryAfter: time.Second}}
+
+// Fault is what a client may know about an error.
+type Fault struct {
+	Code          Code
+	Detail, Field string              // Field is the part of the request that is wrong, or ""
+	RetryAfter    time.Duration       // without jitter; 0: no hint
+	Over          *weir.ExceededError // of a refusal by a limit
+}
+
+// details has the detail of each code whose errors have a text of their own only for the log.
+var details = [weir.Codes]string{
+	weir.CodeInternal:    "the error was logged",
+	weir.CodeNoUsage:     "usage: the store keeps none",
+	weir.CodeSettled:     "the lease was adjusted or rolled back under this id before; nothing was changed now",
+	weir.CodeExpired:     ErrExpired.Detail,
+	weir.CodeUnavailable: "the store does not answer, or not in time",
+	weir.CodeCanceled:    "the store does not answer, or not in time",
+}
+
+// faultOf returns what a client may know about an error.
+func faultOf(err error) (f Fault) {
+	var (
+		own    *Error
+		config *weir.ConfigError
+	)
+	switch {
+	case errors.As(err, &own):
+		f.Code, f.Detail = own.Code, own.Detail
+	case errors.Is(err, watch.ErrTooMany):
+		f.Code, f.Detail = Watched, err.Error()
+	case errors.Is(err, watch.ErrClosed):
+		return faultOf(ErrDraining)
+	case errors.Is(err, ErrTooLong):
+		f.Code, f.Detail = Code(weir.CodeExceeded), "others came first: not admitted in the time given to wait"
+		f.RetryAfter = ErrTooLong.RetryAfter
+	default:
+		code := weir.CodeOf(err)
+		f.Code, f.Detail = Code(code), cmp.Or(details[code], err.Error())
+		switch {
+		case errors.As(err, &f.Over):
+			f.Detail, f.RetryAfter = f.Over.Error(), f.Over.RetryAfter
+		case code == weir.CodeInvalid && errors.As(err, &config):
+			f.Detail, f.Field = config.Error(), config.Field
+		case code == weir.CodeInvalid:
+			f.Detail, f.Field = "after: is not a cursor of this list", "after"
+		}
+	}
+	switch f.Code {
+	case Overloaded, ShuttingDown, Watched, Code(weir.CodeUnavailable), Code(weir.CodeCanceled):
+		f.RetryAfter = time.Second
+	}
+	return f
+}
+
+// Fault returns what a client may know about an error, and logs what it must not.
+func (l *logs) Fault(ctx context.Context, err error, at ...slog.Attr) Fault {
+	f := faultOf(err)
+	var own *Error
+	switch {
+	case errors.As(err, &own):
+		if f.Code == Overloaded {
+			l.overload(ctx, at...)
+		}
+	case f.Code == Code(weir.CodeInternal):
+		l.Trouble(ctx, "a request failed", err, at...)
+	case (f.Code == Code(weir.CodeUnavailable) || f.Code == Code(weir.CodeCanceled)) && ctx.Err() == nil:
+		l.Trouble(ctx, "the store does not answer", err, at...)
+	}
+	return f
+}
+
+// Panicked logs a panic and returns the error to answer with.
+func (l *logs) Panicked(ctx context.Context, v any, at ...slog.Attr) error {
+	l.log.LogAttrs(ctx, slog.LevelError, "a request panicked",
+		append(at, slog.Any("panic", v), slog.String("stack", string(debug.Stack())))...)
+	return &Error{Code(weir.CodeInternal), details[weir.CodeInternal]}
+}
+
+// logs are the messages that anyone's requests can cause.
+type logs struct {
+	log                           *slog.Logger
+	troubles, refusals, overloads *slog.Logger // each at most one line per second
+
+	maxInflight int
+}
+
+// Refused logs that a caller was not permitted to do something, at most once a second.
+func (l *logs) Refused(ctx context.Context, why string, at ...slog.Attr) {
+	l.refusals.LogAttrs(ctx, slog.LevelWarn, "a request was refused",
+		append(at, slog.String("why", why), slog.String("principal", CallerOf(ctx).Audit("")))...)
+}
+
+// overload logs that the server refuses requests because it has too many, at most once a second.
+func (l *logs) overload(ctx context.Context, at ...slog.Attr) {
+	l.overloads.LogAttrs(ctx, slog.LevelWarn, "too many requests: some are refused",
+		append(at, slog.Int("max", l.maxInflight), slog.String("principal", CallerOf(ctx).Audit("")))...)
+}
+
+// Trouble logs an error, at most one per second: when the store is down, every request has one.
+func (l *logs) Trouble(ctx context.Context, what string, err error, at ...slog.Attr) {
+	l.troubles.LogAttrs(ctx, slog.LevelError, "trouble with a request",
+		append(at, slog.String("what", what), slog.Any("error", err))...)
+}
