@@ -34,6 +34,6 @@ type FleetStatus = rates.Status
 // FleetView is the state of all governors that share a coordinator, as their records show it.
 type FleetView = rates.View
 
-// Look reads the current records of a coordinator. It writes nothing and does not join. If no governor has used the
+// Inspect reads the current records of a coordinator. It writes nothing and does not join. If no governor has used the
 // coordinator yet, the view is empty.
-func Look(ctx context.Context, c Coordinator) (FleetView, error) { return rates.Look(ctx, c) }
+func Inspect(ctx context.Context, c Coordinator) (FleetView, error) { return rates.Inspect(ctx, c) }

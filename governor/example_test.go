@@ -57,7 +57,7 @@ func ExampleNew_fleet() {
 		panic(err)
 	}
 	defer two.Close()
-	view, err := governor.Look(context.Background(), coordinator)
+	view, err := governor.Inspect(context.Background(), coordinator)
 	if err != nil {
 		panic(err)
 	}

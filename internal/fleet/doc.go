@@ -2,8 +2,8 @@
 // is a place where small records can be written conditionally.
 //
 // Each member writes its own report. One of them leads: it reads the reports and writes the grants, in one record for
-// all. What the reports and grants contain is a [Part]: package rates shares rates among workers, cells shares limits
-// among installations of weir, and instances counts processes.
+// all. A [Protocol] determines what the reports and grants contain: package rates shares rates among workers, cells
+// shares limits among installations of weir, and instances counts processes.
 //
 // # Never more than there is
 //

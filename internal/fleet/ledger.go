@@ -66,9 +66,9 @@ func NewLedger(patience time.Duration, whole int64, now time.Time) *Ledger {
 	return &Ledger{Patience: patience, Whole: whole, looked: now, parties: make(map[string]*party)}
 }
 
-// Look must be called before what was read is observed. If nothing could be read for as long as makes a party missing,
-// nothing could be written either: then all count as seen now.
-func (l *Ledger) Look(now time.Time) {
+// BeginRound must be called before what was read is observed. If nothing could be read for as long as makes a party
+// missing, nothing could be written either: then all count as seen now.
+func (l *Ledger) BeginRound(now time.Time) {
 	if now.Sub(l.looked) >= l.Patience {
 		for _, p := range l.parties {
 			if !p.seen.IsZero() {

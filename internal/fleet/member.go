@@ -29,9 +29,9 @@ func (h *Head) Top() *Head { return h }
 // Grants is a pointer to a struct that embeds [Head]: what the leader writes for all.
 type Grants interface{ Top() *Head }
 
-// Part is what a process reports, follows and, if it leads, issues in one kind of fleet. A [Member] calls its methods
-// one at a time.
-type Part[G Grants] interface {
+// Protocol is what a process reports, follows and, if it leads, issues in one kind of fleet. A [Member] calls its
+// methods one at a time.
+type Protocol[G Grants] interface {
 	// Beat returns the time between two beats, and whether the process or one that it leads waits for the next.
 	Beat() (beat time.Duration, hurry bool)
 	// Report returns this process's report, the seq-th.
@@ -63,7 +63,7 @@ type Place struct {
 type Member[G Grants] struct {
 	Place
 
-	part Part[G]
+	protocol Protocol[G]
 
 	// Used only by the goroutine that beats, and after it has ended.
 	seq     uint64
@@ -71,7 +71,7 @@ type Member[G Grants] struct {
 	term    term
 	known   G // the newest grants
 	newest  Version
-	leading bool // the part's account is that of the newest grants
+	leading bool // the protocol's account is that of the newest grants
 
 	mu     sync.Mutex
 	status State
@@ -109,11 +109,11 @@ const minTimeout = time.Second
 const hurried = 5
 
 // NewMember returns a member that does nothing before [Member.Beat] or [Member.Start].
-func NewMember[G Grants](at Place, part Part[G]) *Member[G] {
+func NewMember[G Grants](at Place, protocol Protocol[G]) *Member[G] {
 	if at.Log == nil {
 		at.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Member[G]{Place: at, part: part, term: term{id: at.ID}, known: part.None()}
+	return &Member[G]{Place: at, protocol: protocol, term: term{id: at.ID}, known: protocol.None()}
 }
 
 // State returns the state of the member.
@@ -145,7 +145,7 @@ func (m *Member[G]) Start(ctx context.Context, after func(error)) {
 
 // pause returns the time to the next beat.
 func (m *Member[G]) pause() time.Duration {
-	d, hurry := m.part.Beat()
+	d, hurry := m.protocol.Beat()
 	if hurry {
 		d /= hurried
 	}
@@ -158,7 +158,7 @@ func (m *Member[G]) Close() error {
 		m.stop()
 		m.done.Wait()
 	}
-	beat, _ := m.part.Beat()
+	beat, _ := m.protocol.Beat()
 	ctx, cancel := context.WithTimeout(context.Background(), max(beat, minTimeout))
 	defer cancel()
 	err := m.resign(ctx)
@@ -184,7 +184,7 @@ func (m *Member[G]) resign(ctx context.Context) error {
 
 // Beat writes the report, reads the grants, and writes them if this process must lead. Do not call it after Start.
 func (m *Member[G]) Beat(ctx context.Context) error {
-	beat, _ := m.part.Beat()
+	beat, _ := m.protocol.Beat()
 	ctx, cancel := context.WithTimeout(ctx, max(beat, minTimeout))
 	defer cancel()
 	leads, err := m.beat(ctx, beat)
@@ -206,7 +206,7 @@ func (m *Member[G]) beat(ctx context.Context, beat time.Duration) (leads *bool, 
 	if err != nil {
 		return nil, &JoinError{"read grants", err}
 	}
-	g := m.part.None()
+	g := m.protocol.None()
 	if err := DecodeGrants(rec, g); err != nil {
 		return nil, &JoinError{"read grants", err}
 	}
@@ -226,12 +226,12 @@ func (m *Member[G]) beat(ctx context.Context, beat time.Duration) (leads *bool, 
 
 func (m *Member[G]) follow(ctx context.Context, g G) {
 	m.known, m.newest = g, g.Top().Version
-	m.part.Follow(ctx, g)
+	m.protocol.Follow(ctx, g)
 }
 
 func (m *Member[G]) report(ctx context.Context) error {
 	m.seq++
-	r, err := m.part.Report(ctx, m.seq)
+	r, err := m.protocol.Report(ctx, m.seq)
 	if err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (m *Member[G]) report(ctx context.Context) error {
 
 // lead writes the grants that follow g, on condition that the record is still rec.
 func (m *Member[G]) lead(ctx context.Context, rec Record, g G, beat time.Duration) (leads *bool, err error) {
-	confirmed, err := m.part.Reports(ctx)
+	confirmed, err := m.protocol.Reports(ctx)
 	if err != nil {
 		return nil, &JoinError{"read reports", err}
 	}
@@ -261,10 +261,10 @@ func (m *Member[G]) lead(ctx context.Context, rec Record, g G, beat time.Duratio
 		m.term.epoch = confirmed + 1
 	}
 	if !m.leading || m.term.own != rec.Version {
-		m.part.TakeOver(g)
+		m.protocol.TakeOver(g)
 	}
 	m.leading = false // if the outcome of the write is unknown, the next read will show
-	next := m.part.Issue(Head{Version{m.term.epoch, g.Top().Seq + 1}, Format, m.ID})
+	next := m.protocol.Issue(Head{Version{m.term.epoch, g.Top().Seq + 1}, Format, m.ID})
 	version, err := m.Registry.Put(ctx, GrantsName, Encode(next), rec.Version)
 	switch {
 	case errors.Is(err, ErrConflict):
@@ -274,7 +274,7 @@ func (m *Member[G]) lead(ctx context.Context, rec Record, g G, beat time.Duratio
 	}
 	m.leading = true
 	m.term.wrote(version, beat)
-	err = m.part.Commit(ctx, next)
+	err = m.protocol.Commit(ctx, next)
 	m.follow(ctx, next)
 	return new(true), err
 }

@@ -201,7 +201,7 @@ var cellColumns = kit.Columns([]kit.Column[cellView]{
 })
 
 func printCells(ctx context.Context, a *kit.Run, r cells.Registry) error {
-	v, err := r.Look(ctx)
+	v, err := r.Inspect(ctx)
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,8 @@ func printCells(ctx context.Context, a *kit.Run, r cells.Registry) error {
 	for i := range v.Cells {
 		c := &v.Cells[i]
 		cv := cellView{
-			Cell: c.Name, State: stateOf(c), Share: Part1(c.Shares.Of(cells.Default)), InForce: Part1(c.InForce()),
+			Cell: c.Name, State: stateOf(c), Share: cells.Fraction(c.Shares.Of(cells.Default)),
+			InForce: cells.Fraction(c.InForce()),
 			Processes: len(c.Instances), Others: c.Others, Joined: kit.Instant(c.Joined),
 		}
 		for _, n := range c.Offered {
@@ -271,7 +272,7 @@ type cellNamespaceView struct {
 }
 
 func printShares(ctx context.Context, a *kit.Run, r cells.Registry) error {
-	v, err := r.Look(ctx)
+	v, err := r.Inspect(ctx)
 	if err != nil {
 		return err
 	}
@@ -285,7 +286,7 @@ func printShares(ctx context.Context, a *kit.Run, r cells.Registry) error {
 			Shares: make(map[string]float64),
 		}
 		for i := range v.Cells {
-			n.Shares[v.Cells[i].Name] = Part1(v.Cells[i].Shares.Of(namespace))
+			n.Shares[v.Cells[i].Name] = cells.Fraction(v.Cells[i].Shares.Of(namespace))
 		}
 		s.Namespaces = append(s.Namespaces, n)
 	}
@@ -321,9 +322,6 @@ func printShares(ctx context.Context, a *kit.Run, r cells.Registry) error {
 		a.Out.Table(t)
 	})
 }
-
-// Part1 returns a share as a fraction of 1.
-func Part1(share int64) float64 { return float64(share) / float64(cells.Whole) }
 
 // inPercent formats a fraction of 1 as a percentage.
 func inPercent(part float64) string { return strconv.FormatFloat(100*part, 'f', 1, 64) + "%" }

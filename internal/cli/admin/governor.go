@@ -50,7 +50,7 @@ safe share stays reserved for it.`,
 		if err != nil {
 			return err
 		}
-		w := &watch{Run: a, coordinator: c, seen: make(map[string]sighting)}
+		w := &watch{Run: a, coordinator: c, seen: make(map[string]lastReport)}
 		err = w.run(ctx, q.Every, q.Once)
 		if closed := done(); err == nil {
 			err = closed
@@ -89,11 +89,11 @@ func coordinator(ctx context.Context, a *kit.Run, name string) (governor.Coordin
 type watch struct {
 	*kit.Run
 	coordinator governor.Coordinator
-	seen        map[string]sighting
+	seen        map[string]lastReport
 }
 
-// sighting records when a worker's report was first seen, by this process's clock.
-type sighting struct {
+// lastReport records when a worker's report was first seen, by this process's clock.
+type lastReport struct {
 	seq   uint64
 	since time.Time
 }
@@ -123,7 +123,7 @@ func (w *watch) run(ctx context.Context, every time.Duration, once bool) error {
 	t := time.NewTicker(every)
 	defer t.Stop()
 	for {
-		if err := w.look(ctx, !once && w.Out.Terminal); err != nil || once {
+		if err := w.show(ctx, !once && w.Out.Terminal); err != nil || once {
 			return err
 		}
 		select {
@@ -134,10 +134,10 @@ func (w *watch) run(ctx context.Context, every time.Duration, once bool) error {
 	}
 }
 
-func (w *watch) look(ctx context.Context, live bool) error {
+func (w *watch) show(ctx context.Context, live bool) error {
 	ctx, cancel := context.WithTimeout(ctx, kit.Patience)
 	defer cancel()
-	view, err := governor.Look(ctx, w.coordinator)
+	view, err := governor.Inspect(ctx, w.coordinator)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (w *watch) budgets(view governor.FleetView, now time.Time) []budgetView {
 		}
 		s, ok := w.seen[one.Worker]
 		if !ok || s.seq != one.Seq {
-			s = sighting{one.Seq, now}
+			s = lastReport{one.Seq, now}
 			w.seen[one.Worker] = s
 		}
 		v := shareView{

@@ -33,8 +33,8 @@ func TestGovernorWatchShowsAFleet(t *testing.T) {
 		defer idle.Close()
 		time.Sleep(time.Minute)
 		var out bytes.Buffer
-		w := &watch{Run: &kit.Run{Out: &term.Screen{W: &out, Width: 80}, Output: "table"}, coordinator: coordinator, seen: make(map[string]sighting)}
-		if err := w.look(t.Context(), false); err != nil {
+		w := &watch{Run: &kit.Run{Out: &term.Screen{W: &out, Width: 80}, Output: "table"}, coordinator: coordinator, seen: make(map[string]lastReport)}
+		if err := w.show(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
 		text := out.String()
@@ -51,7 +51,7 @@ func TestGovernorWatchShowsAFleet(t *testing.T) {
 			}
 		}
 		out.Reset()
-		if err := w.look(t.Context(), false); err != nil {
+		if err := w.show(t.Context(), false); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), "silent for 1m") {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/cli/admin"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/fleet/cells"
@@ -143,7 +142,7 @@ func reportCell(s *metrics.Scrape, name string, st cells.Status, share func(name
 	var all []cellShare
 	for _, namespace := range st.View.Namespaces() {
 		all = append(all, cellShare{
-			namespace, admin.Part1(share(namespace)), st.View.Ratio(namespace), st.View.Admitted(namespace),
+			namespace, cells.Fraction(share(namespace)), st.View.Ratio(namespace), st.View.Admitted(namespace),
 		})
 	}
 	for _, sh := range labeled(all, s.Namespaces) {

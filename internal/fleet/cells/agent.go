@@ -13,7 +13,6 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/fleet"
-	"github.com/weirlimits/weir/internal/fleet/catalog"
 	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
@@ -76,7 +75,7 @@ func (c Config) check() error {
 type Agent struct {
 	cfg    Config
 	id     string
-	own    own
+	local  localShares
 	offers offers
 	used   used
 	member *fleet.Member[*grants]
@@ -108,20 +107,20 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{cfg: cfg.withDefaults(), id: strings.ToLower(rand.Text()[:12])}
-	a.own.cfg = &a.cfg
-	a.own.table.Store(&table{})
+	a.local.cfg = &a.cfg
+	a.local.table.Store(&table{})
+	r := Registry{a.cfg.Registry}
 	at := fleet.Place{
-		Registry: catalog.Registry{Catalog: a.cfg.Registry, Key: recordKey, Lasting: true}, ID: a.cfg.Cell + "/" + a.id,
-		Log: a.cfg.Log.With(slog.String("cell", a.cfg.Cell)),
+		Registry: r.records(), ID: a.cfg.Cell + "/" + a.id, Log: a.cfg.Log.With(slog.String("cell", a.cfg.Cell)),
 	}
-	a.member = fleet.NewMember(at, &part{a: a, registry: Registry{a.cfg.Registry}})
+	a.member = fleet.NewMember(at, &protocol{a: a, registry: r})
 	return a, nil
 }
 
 // Start begins to beat. An unreachable registry is not an error: the cell continues with the shares in its own store.
 // Start fails if the cell is not in the registry. Errors: [ErrNotFound], errors of the cell's own store.
 func (a *Agent) Start(ctx context.Context) error {
-	if err := a.own.apply(ctx); err != nil {
+	if err := a.local.read(ctx); err != nil {
 		return fmt.Errorf("cell %s: read shares: %w", a.cfg.Cell, err)
 	}
 	err := a.member.Beat(ctx)
@@ -131,12 +130,12 @@ func (a *Agent) Start(ctx context.Context) error {
 	a.note(err)
 	a.member.Start(ctx, a.note)
 	ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
-	a.done.Go(func() { a.every(ctx, a.own.refresh) })
+	a.done.Go(func() { a.refresh(ctx) })
 	return nil
 }
 
-// every runs f at each beat until ctx ends.
-func (a *Agent) every(ctx context.Context, f func(context.Context)) {
+// refresh reads the cell's record at each beat until ctx ends.
+func (a *Agent) refresh(ctx context.Context) {
 	tick := time.NewTicker(a.cfg.Beat)
 	defer tick.Stop()
 	for {
@@ -145,7 +144,9 @@ func (a *Agent) every(ctx context.Context, f func(context.Context)) {
 			return
 		case <-tick.C:
 		}
-		f(ctx)
+		bounded, cancel := context.WithTimeout(ctx, max(a.cfg.Beat, minTimeout))
+		_ = a.local.read(bounded) // logged, and the next beat tries again
+		cancel()
 	}
 }
 
@@ -190,16 +191,16 @@ func (a *Agent) Status() Status {
 
 // Share implements policy.Shares.
 func (a *Agent) Share(namespace string) policy.Share {
-	t := a.own.table.Load()
+	t := a.local.table.Load()
 	return policy.Share{Num: t.shares.Of(namespace), Den: Whole, Epoch: t.epoch, Least: t.least, Until: t.until}
 }
 
 // Stale implements policy.Shares. It reads the cell's record, once for all concurrent callers.
 func (a *Agent) Stale(ctx context.Context, epoch uint64) {
-	if a.own.table.Load().epoch > epoch {
+	if a.local.table.Load().epoch > epoch {
 		return
 	}
-	_ = a.own.apply(ctx) // the next beat tries again
+	_ = a.local.read(ctx) // the next beat tries again
 }
 
 // Count counts a decision of the cell's limiter: the request as offered.

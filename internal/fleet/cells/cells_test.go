@@ -173,7 +173,7 @@ func TestTwoControllers(t *testing.T) {
 		if !a.agent.Status().Leads || !b.agent.Status().Leads {
 			w.t.Fatal("there are not two")
 		}
-		before, err := w.reg.Look(w.t.Context())
+		before, err := w.reg.Inspect(w.t.Context())
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -182,7 +182,7 @@ func TestTwoControllers(t *testing.T) {
 		a.registry.mu.Unlock()
 		close(a.registry.gate) // the stale write, and everything before the other controller's next beat
 		time.Sleep(10 * time.Millisecond)
-		after, err := w.reg.Look(w.t.Context())
+		after, err := w.reg.Inspect(w.t.Context())
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -219,7 +219,7 @@ func TestLearning(t *testing.T) {
 	})
 }
 
-// Whatever is cut off, lost or restarted: in strict mode, the shares in use never exceed the whole.
+// Whatever is cut off, lost, stale or restarted: in strict mode, the shares in use never exceed the whole.
 func TestStrictHarm(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
@@ -309,12 +309,12 @@ func TestConfirmsForAll(t *testing.T) {
 	bubble(t, strict, func(w *world) {
 		w.join("a", "b")
 		w.start("a")
-		deaf := w.start("a")
+		unreadable := w.start("a")
 		time.Sleep(10 * time.Second)
-		if n := deaf.agent.Share("").Num; n != cells.Whole {
+		if n := unreadable.agent.Share("").Num; n != cells.Whole {
 			w.t.Fatalf("the second process goes by %d", n)
 		}
-		deaf.local.setCut(true)
+		unreadable.local.setCut(true)
 		w.start("b")
 		time.Sleep(strictly)
 		w.want("", 1./2, 1./2)

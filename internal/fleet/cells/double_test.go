@@ -65,7 +65,7 @@ func newStore(t *testing.T) *link {
 // others asks the registry how many processes of other installations use a cell's name.
 func (w *world) others(cell string) int {
 	w.t.Helper()
-	v, err := w.reg.Look(w.t.Context())
+	v, err := w.reg.Inspect(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}

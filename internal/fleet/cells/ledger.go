@@ -13,10 +13,10 @@ import (
 type ledger struct {
 	*fleet.Ledger
 
-	accounts map[string]*account
-	since    time.Time // when it took over from another controller; zero: from none
-	targets  map[string]target
-	measures map[string]*measure // by key
+	accounts  map[string]*account
+	since     time.Time           // when it took over from another controller; zero: from none
+	divisions map[string]division // by namespace
+	measures  map[string]*measure // by key
 }
 
 // account is the account of one cell.
@@ -24,11 +24,11 @@ type account struct {
 	birth     string
 	store     string // the installation that is the cell; "": none has reported
 	draining  bool
-	instances map[string]*sighting
+	instances map[string]*instance
 }
 
-// sighting is an instance as last read.
-type sighting struct {
+// instance is an instance as last read.
+type instance struct {
 	record instanceRecord
 	seen   time.Time
 	heard  bool // it has beaten since it was first read, at seen
@@ -36,23 +36,15 @@ type sighting struct {
 	since  time.Time
 }
 
-// target is how a namespace was last divided.
-type target struct {
-	at     time.Time
-	cells  []string
-	pool   int64
-	shares []int64
-}
-
 // newLedger takes over from what was published. All of it is outstanding.
 func newLedger(g *grants, expiry time.Duration, now time.Time) *ledger {
 	l := &ledger{
 		Ledger: fleet.NewLedger(expiry, Whole, now), accounts: make(map[string]*account, len(g.Cells)),
-		targets: make(map[string]target), measures: make(map[string]*measure),
+		divisions: make(map[string]division), measures: make(map[string]*measure),
 	}
 	for name, c := range g.Cells {
 		l.since = now
-		l.accounts[name] = &account{birth: c.Birth, store: c.Store, instances: make(map[string]*sighting)}
+		l.accounts[name] = &account{birth: c.Birth, store: c.Store, instances: make(map[string]*instance)}
 		l.Observe(name, now, Version{})
 		if len(c.Held) > 0 {
 			before := c.Version
@@ -72,7 +64,7 @@ type seen struct {
 
 // observe takes in what was read before now. A cell without a record has left and holds nothing.
 func (l *ledger) observe(cells map[string]seen, now time.Time) {
-	l.Look(now)
+	l.BeginRound(now)
 	for name, a := range l.accounts {
 		if c, ok := cells[name]; !ok || c.Birth != a.birth {
 			delete(l.accounts, name)
@@ -82,12 +74,12 @@ func (l *ledger) observe(cells map[string]seen, now time.Time) {
 	for name, c := range cells {
 		a := l.accounts[name]
 		if a == nil {
-			a = &account{birth: c.Birth, instances: make(map[string]*sighting)}
+			a = &account{birth: c.Birth, instances: make(map[string]*instance)}
 			l.accounts[name] = a
 			l.Observe(name, time.Time{}, Version{})
 		}
 		a.draining = c.Draining
-		l.sight(name, a, c.instances, now)
+		l.observeInstances(name, a, c.instances, now)
 	}
 }
 
@@ -114,7 +106,7 @@ func (l *ledger) issue(h fleet.Head, set Settings, now time.Time) *grants {
 		next[name] = make(Shares)
 	}
 	for _, namespace := range l.namespaces(set, now) {
-		l.share(next, namespace, set, now)
+		l.assign(next, namespace, set, now)
 	}
 	g.Over = l.over(now)
 	for name, a := range l.accounts {

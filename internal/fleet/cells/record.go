@@ -1,6 +1,7 @@
 package cells
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -26,13 +27,13 @@ const (
 	kindInstance store.Kind = "cell-instance" // in namespace cells.CELL; ID: the instance
 	kindGrants   store.Kind = "cell-grants"
 	kindSettings store.Kind = "cell-settings"
-	kindHeld     store.Kind = "cell-shares"
+	kindShares   store.Kind = "cell-shares"
 )
 
 var (
 	grantsKey   = store.Key{Namespace: space, Kind: kindGrants}
 	settingsKey = store.Key{Namespace: space, Kind: kindSettings}
-	heldKey     = store.Key{Namespace: space, Kind: kindHeld}
+	sharesKey   = store.Key{Namespace: space, Kind: kindShares}
 )
 
 func cellKey(name string) store.Key {
@@ -99,8 +100,8 @@ type cell struct {
 	Others int    `json:"others,omitempty"`
 }
 
-// heldRecord is the record that a cell's deciders use.
-type heldRecord struct {
+// sharesRecord is the record that a cell's deciders use.
+type sharesRecord struct {
 	Cell    string  `json:"cell"`
 	Store   string  `json:"store,omitempty"` // names this store for as long as it keeps this record
 	Birth   string  `json:"birth"`
@@ -108,6 +109,16 @@ type heldRecord struct {
 	Shares  Shares  `json:"shares"`
 	Least   bool    `json:"least,omitempty"` // see policy.Share
 	Epoch   uint64  `json:"epoch"`           // raised with each write, even if the store has lost the previous one
+}
+
+// read returns a record's content, which is zero if it does not exist, and its version.
+func read[T any](ctx context.Context, c store.Catalog, k store.Key) (v *T, version uint64, err error) {
+	got, err := c.Get(ctx, k)
+	if err != nil {
+		return nil, 0, err
+	}
+	v, err = decode[T](got.Records[0])
+	return v, got.Records[0].Version, err
 }
 
 func decode[T any](r store.Record) (*T, error) {

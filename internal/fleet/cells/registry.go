@@ -10,11 +10,18 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimits/weir/internal/fleet"
+	"github.com/weirlimits/weir/internal/fleet/catalog"
 	"github.com/weirlimits/weir/store"
 )
 
 // Registry is the catalog in which cells meet, in a store that all of them can reach.
 type Registry struct{ Catalog store.Catalog }
+
+// records returns the records of the fleet that the agents of all cells form.
+func (r Registry) records() fleet.Registry {
+	return catalog.Registry{Catalog: r.Catalog, Key: recordKey, Lasting: true}
+}
 
 // Errors of the registry's methods, besides those of the store.
 var (
@@ -53,7 +60,7 @@ func (r Registry) Drain(ctx context.Context, name string, back bool) error {
 // asserts that none of its deciders runs any more. Errors: [ErrNotFound], [ErrHolds], store errors.
 func (r Registry) Remove(ctx context.Context, name string, force bool) error {
 	if !force {
-		v, err := r.Look(ctx)
+		v, err := r.Inspect(ctx)
 		if err != nil {
 			return err
 		}
@@ -83,28 +90,24 @@ func (r Registry) Remove(ctx context.Context, name string, force bool) error {
 
 // change changes the record of a cell.
 func (r Registry) change(ctx context.Context, name string, f func(store.Record, *cellRecord) store.Write) error {
-	return update(ctx, r.Catalog, cellKey(name), func(rec store.Record, c *cellRecord) (store.Write, error) {
-		if rec.Version == 0 {
+	return update(ctx, r.Catalog, cellKey(name), func(version uint64, c *cellRecord) (store.Write, error) {
+		if version == 0 {
 			return store.Write{}, fmt.Errorf("cell %q %w", name, ErrNotFound)
 		}
-		return f(rec, c), nil
+		return f(store.Record{Key: cellKey(name), Version: version}, c), nil
 	})
 }
 
 // update writes what f makes of a record, if it is still as read.
 func update[T any](
-	ctx context.Context, c store.Catalog, k store.Key, f func(store.Record, *T) (store.Write, error),
+	ctx context.Context, c store.Catalog, k store.Key, f func(version uint64, v *T) (store.Write, error),
 ) error {
 	for try := 1; ; try++ {
-		got, err := c.Get(ctx, k)
+		v, version, err := read[T](ctx, c, k)
 		if err != nil {
 			return err
 		}
-		v, err := decode[T](got.Records[0])
-		if err != nil {
-			return err
-		}
-		w, err := f(got.Records[0], v)
+		w, err := f(version, v)
 		if err != nil {
 			return err
 		}
@@ -114,24 +117,11 @@ func update[T any](
 	}
 }
 
-// Settings returns the settings, with defaults for those not set.
-func (r Registry) Settings(ctx context.Context) (Settings, error) {
-	got, err := r.Catalog.Get(ctx, settingsKey)
-	if err != nil {
-		return Settings{}, err
-	}
-	s, err := decode[Settings](got.Records[0])
-	if err != nil {
-		return Settings{}, err
-	}
-	return s.WithDefaults(), nil
-}
-
 // Set changes the settings. Errors: those of [Settings.Check], store errors.
 func (r Registry) Set(ctx context.Context, f func(*Settings)) error {
-	return update(ctx, r.Catalog, settingsKey, func(rec store.Record, s *Settings) (store.Write, error) {
+	return update(ctx, r.Catalog, settingsKey, func(version uint64, s *Settings) (store.Write, error) {
 		f(s)
-		return write(settingsKey, rec.Version, s), s.WithDefaults().Check()
+		return write(settingsKey, version, s), s.WithDefaults().Check()
 	})
 }
 
@@ -154,7 +144,6 @@ type CellView struct {
 	Instances map[string]uint64 // seq by id; if it stays the same, the instance is missing
 	Shares    Shares            // as last granted
 	Held      Shares            // the largest that may be in use, if more than Shares
-	Ack       Version           // the newest of its instances
 	Version   Version           // of Shares
 	Offered   map[string]int64  // thousandths of a request per second
 }
@@ -169,6 +158,9 @@ func (c *CellView) InForce() (most int64) {
 	return most
 }
 
+// Fraction returns a share as a fraction of 1.
+func Fraction(share int64) float64 { return float64(share) / float64(Whole) }
+
 // Ratio returns how much of a namespace's limits all cells together may be admitting: 1 is the limit. It is 0 if no
 // cell has a share.
 func (v *View) Ratio(namespace string) float64 {
@@ -176,7 +168,7 @@ func (v *View) Ratio(namespace string) float64 {
 	for i := range v.Cells {
 		sum += max(v.Cells[i].Shares.Of(namespace), v.Cells[i].Held.Of(namespace))
 	}
-	return float64(sum) / float64(Whole)
+	return Fraction(sum)
 }
 
 // Admitted returns how much of a limit of the namespace all cells together have admitted recently, according to their
@@ -201,21 +193,21 @@ func (v *View) Namespaces() []string {
 	return append([]string{Default}, slices.Sorted(maps.Keys(found))...)
 }
 
-// Look reads the registry's current state. It writes nothing.
-func (r Registry) Look(ctx context.Context) (View, error) {
+// Inspect reads the registry's current state. It writes nothing.
+func (r Registry) Inspect(ctx context.Context) (View, error) {
 	cells, err := r.cells(ctx)
 	if err != nil {
 		return View{}, err
 	}
-	got, err := r.Catalog.Get(ctx, grantsKey, settingsKey)
+	rec, err := r.records().Get(ctx, fleet.GrantsName)
 	if err != nil {
 		return View{}, err
 	}
-	g, err := decode[grants](got.Records[0])
-	if err != nil {
+	g := new(grants)
+	if err := fleet.DecodeGrants(rec, g); err != nil {
 		return View{}, err
 	}
-	s, err := decode[Settings](got.Records[1])
+	s, _, err := read[Settings](ctx, r.Catalog, settingsKey)
 	if err != nil {
 		return View{}, err
 	}
@@ -232,16 +224,10 @@ func viewOf(name string, c seen, granted *cell) CellView {
 		Offered: make(map[string]int64),
 	}
 	for id, i := range c.instances {
-		if i.Birth != c.Birth {
-			continue
-		}
-		if granted != nil && granted.Store != "" && i.Store != "" && i.Store != granted.Store {
+		if i.Birth != c.Birth || granted != nil && granted.Store != "" && i.Store != "" && i.Store != granted.Store {
 			continue
 		}
 		cv.Instances[id] = i.Seq
-		if i.Ack.Compare(cv.Ack) > 0 {
-			cv.Ack = i.Ack
-		}
 		for namespace, n := range i.Offered {
 			cv.Offered[namespace] += n
 		}

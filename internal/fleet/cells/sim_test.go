@@ -3,6 +3,7 @@ package cells_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -21,7 +22,8 @@ type link struct {
 	store.Catalog
 	mu    sync.Mutex // guards Catalog too
 	cut   bool
-	lossy *rand.Rand                 // loses answers, including those of successful writes
+	lossy *rand.Rand                 // loses answers, including those of successful writes, and gives old ones
+	last  map[string]any             // the last answer to each read
 	pause func(w []store.Write) bool // writes for which it returns true wait until gate opens
 	gate  chan struct{}
 }
@@ -53,18 +55,33 @@ func (l *link) catalog() store.Catalog {
 	return l.Catalog
 }
 
-func (l *link) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
+// recall answers a read, of a lossy link sometimes as it did last time.
+func recall[T any](l *link, of string, read func(store.Catalog) (T, error)) (none T, err error) {
 	if err := l.fails(); err != nil {
-		return store.Got{}, err
+		return none, err
 	}
-	return l.catalog().Get(ctx, keys...)
+	got, err := read(l.catalog())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lossy == nil || err != nil {
+		return got, err
+	}
+	if old, ok := l.last[of].(T); ok && l.lossy.IntN(10) == 0 {
+		return old, nil
+	}
+	if l.last == nil {
+		l.last = make(map[string]any)
+	}
+	l.last[of] = got
+	return got, nil
+}
+
+func (l *link) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
+	return recall(l, fmt.Sprint(keys), func(c store.Catalog) (store.Got, error) { return c.Get(ctx, keys...) })
 }
 
 func (l *link) List(ctx context.Context, q store.Query) (store.Page, error) {
-	if err := l.fails(); err != nil {
-		return store.Page{}, err
-	}
-	return l.catalog().List(ctx, q)
+	return recall(l, fmt.Sprint(q), func(c store.Catalog) (store.Page, error) { return c.List(ctx, q) })
 }
 
 func (l *link) Commit(ctx context.Context, writes ...store.Write) error {

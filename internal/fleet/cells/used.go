@@ -57,11 +57,11 @@ func (k usedKey) String() string {
 
 // usage is counted in seconds.
 type usage struct {
-	since  uint64
-	burst  float64
-	spent  float64
-	told   float64 // spent as of the last beat
-	recent float64 // debited and returned in the last beats, the latest weighing most
+	since    uint64
+	burst    float64
+	spent    float64
+	reported float64 // spent as of the last beat
+	recent   float64 // debited and returned in the last beats, the latest weighing most
 }
 
 // count counts debits made under a share.
@@ -103,8 +103,8 @@ func (u *used) report(beat uint64) []usedRecord {
 	defer u.mu.Unlock()
 	u.beat = beat
 	for k, us := range u.of {
-		us.recent = us.recent/2 + math.Abs(us.spent-us.told)
-		us.told = us.spent
+		us.recent = us.recent/2 + math.Abs(us.spent-us.reported)
+		us.reported = us.spent
 		if us.recent < 0.0005 {
 			delete(u.of, k)
 		}
@@ -112,18 +112,18 @@ func (u *used) report(beat uint64) []usedRecord {
 	most := slices.SortedFunc(maps.Keys(u.of), func(a, b usedKey) int {
 		return cmp.Compare(u.of[b].recent, u.of[a].recent)
 	})
-	var told []usedRecord
+	var reported []usedRecord
 	for i, k := range most {
 		us := u.of[k]
 		if i >= maxKept {
 			delete(u.of, k)
 		} else if i < maxReported {
-			told = append(told, usedRecord{
+			reported = append(reported, usedRecord{
 				k.String(), k.namespace, us.since, int64(us.spent * 1000), int64(us.burst * 1000),
 			})
 		}
 	}
-	return told
+	return reported
 }
 
 // measure is how much all cells admit of a limit of one bucket: a bucket that fills with what they report, and drains
@@ -134,11 +134,11 @@ type measure struct {
 	burst     float64
 	level     float64
 	over      float64 // recent overflow
-	told      map[string]usedTold
+	reported  map[string]usedReport
 }
 
-// usedTold is the last report of an instance, kept while the bucket is not empty.
-type usedTold struct {
+// usedReport is the last report of an instance, kept while the bucket is not empty.
+type usedReport struct {
 	since uint64
 	spent int64
 	at    time.Time
@@ -176,22 +176,22 @@ func (m *measure) ratio() float64 { return 1 + m.over/m.while() }
 
 // measure takes in the report of an instance that has beaten before. Of a bucket reported for the first time, it counts
 // only what was admitted since the beat before.
-func (l *ledger) measure(id string, was *sighting, now instanceRecord, at time.Time) {
+func (l *ledger) measure(id string, was *instance, now instanceRecord, at time.Time) {
 	late := l.Patience / 3
 	for _, u := range now.Used {
 		m := l.measures[u.Key]
 		if m == nil {
-			m = &measure{namespace: u.Namespace, at: at, told: make(map[string]usedTold)}
+			m = &measure{namespace: u.Namespace, at: at, reported: make(map[string]usedReport)}
 			l.measures[u.Key] = m
 		}
-		before, known := m.told[id]
+		before, known := m.reported[id]
 		if !known {
 			before.at = was.seen
 			if i := slices.IndexFunc(was.record.Used, func(w usedRecord) bool { return w.Key == u.Key }); i >= 0 {
 				before.since, before.spent, known = was.record.Used[i].Since, was.record.Used[i].Spent, true
 			}
 		}
-		m.told[id] = usedTold{u.Since, u.Spent, at}
+		m.reported[id] = usedReport{u.Since, u.Spent, at}
 		spent := u.Spent
 		switch {
 		case known && before.since == u.Since:

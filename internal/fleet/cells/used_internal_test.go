@@ -38,25 +38,25 @@ func TestUsed(t *testing.T) {
 		}
 		u.count("default", shadow, half)
 		u.count("default", debit("own", 1000, &own), half)
-		told := u.report(beat + 1)
-		if len(told) != maxReported || len(u.of) > maxKept {
-			t.Fatalf("%d are told of, %d kept", len(told), len(u.of))
+		reported := u.report(beat + 1)
+		if len(reported) != maxReported || len(u.of) > maxKept {
+			t.Fatalf("%d are reported of, %d kept", len(reported), len(u.of))
 		}
 		for i := range 3 { // starts when entries already exist
 			u.count("default", debit(fmt.Sprint("much", i), 50, &perMinute), half)
 		}
 		u.count("default", debit("much0", -40, &perMinute), half) // 10 s, at half a limit: 5
 	}
-	told := u.report(9)
-	text, err := json.Marshal(instanceRecord{Birth: "0123456789ab", Store: "0123456789ab", Seq: 1 << 40, Ack: Version{Epoch: 1 << 20, Seq: 1 << 40}, Used: told})
+	reported := u.report(9)
+	text, err := json.Marshal(instanceRecord{Birth: "0123456789ab", Store: "0123456789ab", Seq: 1 << 40, Ack: Version{Epoch: 1 << 20, Seq: 1 << 40}, Used: reported})
 	if err != nil || len(text) > 900 {
 		t.Errorf("a beat has %d bytes, error %v", len(text), err)
 	}
 	for i, want := range map[int]int64{0: 5 * 5000, 1: 5 * 25_000, 2: 5 * 25_000} {
 		key := usedKey{"default", fmt.Sprint("much", i), "api", "rpm"}.String()
-		at := slices.IndexFunc(told, func(r usedRecord) bool { return r.Key == key })
-		if at < 0 || told[at].Spent != want || told[at].Burst != 60_000 || told[at].Namespace != "default" {
-			t.Errorf("much%d: %+v, want %d ms", i, told, want)
+		at := slices.IndexFunc(reported, func(r usedRecord) bool { return r.Key == key })
+		if at < 0 || reported[at].Spent != want || reported[at].Burst != 60_000 || reported[at].Namespace != "default" {
+			t.Errorf("much%d: %+v, want %d ms", i, reported, want)
 		}
 	}
 	for beat := range uint64(40) {
@@ -69,19 +69,19 @@ func TestUsed(t *testing.T) {
 
 // cellsModel models cells that admit under one limit and report, sometimes late, with changing leaders.
 type cellsModel struct {
-	ledger *ledger
-	last   *grants
-	used   []*used
-	seq    []uint64
-	told   map[string]seen
-	now    time.Time
+	ledger   *ledger
+	last     *grants
+	used     []*used
+	seq      []uint64
+	reported map[string]seen
+	now      time.Time
 }
 
 func newCellsModel(n int) *cellsModel {
-	m := &cellsModel{ledger: newLedger(&grants{}, 10*time.Second, time.Unix(0, 0)), last: &grants{}, told: make(map[string]seen), now: time.Unix(0, 0)}
+	m := &cellsModel{ledger: newLedger(&grants{}, 10*time.Second, time.Unix(0, 0)), last: &grants{}, reported: make(map[string]seen), now: time.Unix(0, 0)}
 	for i := range n {
 		m.used, m.seq = append(m.used, &used{}), append(m.seq, 0)
-		m.told[fmt.Sprint(i)] = seen{cellRecord{Birth: "b"}, map[string]instanceRecord{}}
+		m.reported[fmt.Sprint(i)] = seen{cellRecord{Birth: "b"}, map[string]instanceRecord{}}
 	}
 	return m
 }
@@ -98,12 +98,12 @@ func (m *cellsModel) admitOf(entity string, cell int, seconds float64, l *store.
 
 func (m *cellsModel) tell(cell int) {
 	m.seq[cell]++
-	m.told[fmt.Sprint(cell)].instances[fmt.Sprint("i", cell)] = instanceRecord{Birth: "b", Seq: m.seq[cell], Used: m.used[cell].report(m.seq[cell])}
+	m.reported[fmt.Sprint(cell)].instances[fmt.Sprint("i", cell)] = instanceRecord{Birth: "b", Seq: m.seq[cell], Used: m.used[cell].report(m.seq[cell])}
 }
 
 // look returns what the leader finds.
 func (m *cellsModel) look() float64 {
-	m.ledger.observe(m.told, m.now)
+	m.ledger.observe(m.reported, m.now)
 	g := m.ledger.issue(fleet.Head{Version: Version{Epoch: 1, Seq: m.last.Seq + 1}, Leader: "l"}, Settings{}.WithDefaults(), m.now)
 	m.ledger.commit(g)
 	m.last = g

@@ -35,24 +35,24 @@ type counting struct {
 	dead    []string
 }
 
-// Beat implements [fleet.Part].
+// Beat implements [fleet.Protocol].
 func (c *counting) Beat() (beat time.Duration, hurry bool) {
 	return max(Every, time.Duration(c.count.Load())*Each), c.seq <= 10 // a new process may not have been counted yet
 }
 
-// Report implements [fleet.Part].
+// Report implements [fleet.Protocol].
 func (c *counting) Report(_ context.Context, seq uint64) (any, error) {
 	c.seq = seq
 	return report{seq}, nil
 }
 
-// None implements [fleet.Part].
+// None implements [fleet.Protocol].
 func (c *counting) None() *count { return new(count) }
 
-// Follow implements [fleet.Part].
+// Follow implements [fleet.Protocol].
 func (c *counting) Follow(_ context.Context, g *count) { c.count.Store(int64(g.Count)) }
 
-// Reports implements [fleet.Part].
+// Reports implements [fleet.Protocol].
 func (c *counting) Reports(ctx context.Context) (epoch uint64, err error) {
 	recs, err := c.registry.List(ctx, fleet.ReportPrefix)
 	if err != nil {
@@ -69,12 +69,12 @@ func (c *counting) Reports(ctx context.Context) (epoch uint64, err error) {
 	return 0, nil
 }
 
-// TakeOver implements [fleet.Part].
+// TakeOver implements [fleet.Protocol].
 func (c *counting) TakeOver(*count) { c.ledger, c.before = fleet.NewLedger(gone, 0, c.now), nil }
 
-// Issue implements [fleet.Part].
+// Issue implements [fleet.Protocol].
 func (c *counting) Issue(h fleet.Head) *count {
-	c.ledger.Look(c.now)
+	c.ledger.BeginRound(c.now)
 	c.dead = nil
 	for name, seq := range c.reports {
 		var seen time.Time
@@ -93,7 +93,7 @@ func (c *counting) Issue(h fleet.Head) *count {
 	return &count{h, len(c.reports) - len(c.dead)}
 }
 
-// Commit implements [fleet.Part].
+// Commit implements [fleet.Protocol].
 func (c *counting) Commit(ctx context.Context, _ *count) error {
 	for _, name := range c.dead {
 		if err := c.registry.Delete(ctx, name); err != nil {

@@ -51,8 +51,8 @@ func New(c store.Catalog, log *slog.Logger) *Counter {
 		Registry: catalog.Registry{Catalog: c, Namespace: "weir.instances", Kind: "member"},
 		ID:       "worker-" + strings.ToLower(rand.Text()[:8]),
 	}
-	part := &counting{registry: at.Registry}
-	member := fleet.NewMember(at, part)
+	protocol := &counting{registry: at.Registry}
+	member := fleet.NewMember(at, protocol)
 	joined := false
 	return newCounter(log, time.Second, func(ctx context.Context) (int, error) {
 		if !joined {
@@ -62,7 +62,7 @@ func New(c store.Catalog, log *slog.Logger) *Counter {
 			joined = true
 			member.Start(ctx, nil)
 		}
-		return int(part.count.Load()), member.State().Err
+		return int(protocol.count.Load()), member.State().Err
 	}, func() error { return member.Close() })
 }
 

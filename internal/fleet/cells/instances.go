@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// sight takes in a cell's instances.
-func (l *ledger) sight(name string, a *account, instances map[string]instanceRecord, now time.Time) {
-	maps.DeleteFunc(a.instances, func(id string, _ *sighting) bool { _, ok := instances[id]; return !ok })
+// observeInstances takes in a cell's instances.
+func (l *ledger) observeInstances(name string, a *account, instances map[string]instanceRecord, now time.Time) {
+	maps.DeleteFunc(a.instances, func(id string, _ *instance) bool { _, ok := instances[id]; return !ok })
 	for id, r := range instances {
 		if r.Birth != a.birth {
 			continue
@@ -16,7 +16,7 @@ func (l *ledger) sight(name string, a *account, instances map[string]instanceRec
 		s := a.instances[id]
 		switch {
 		case s == nil:
-			a.instances[id] = &sighting{record: r, seen: now}
+			a.instances[id] = &instance{record: r, seen: now}
 		case s.record.Seq != r.Seq:
 			if s.heard {
 				l.measure(id, s, r, now)
@@ -24,7 +24,7 @@ func (l *ledger) sight(name string, a *account, instances map[string]instanceRec
 			s.record, s.seen, s.heard = r, now, true
 		}
 	}
-	l.settle(name, a, now)
+	l.chooseInstallation(name, a, now)
 	for _, s := range a.instances {
 		if !s.other {
 			l.Observe(name, s.seen, s.record.Ack)
@@ -32,11 +32,11 @@ func (l *ledger) sight(name string, a *account, instances map[string]instanceRec
 	}
 }
 
-// settle decides which installation is the cell if several use its name: the current one for as long as it is heard of,
-// then the one with the newest confirmation.
-func (l *ledger) settle(name string, a *account, now time.Time) {
+// chooseInstallation decides which installation is the cell if several use its name: the current one for as long as it
+// is heard of, then the one with the newest confirmation.
+func (l *ledger) chooseInstallation(name string, a *account, now time.Time) {
 	if a.store == "" || l.Missing(name, now) {
-		var best *sighting
+		var best *instance
 		for _, s := range a.instances {
 			if s.record.Store != "" && now.Sub(s.seen) < l.Patience &&
 				(best == nil || cmp.Or(

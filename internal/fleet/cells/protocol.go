@@ -11,13 +11,13 @@ import (
 	"github.com/weirlimits/weir/internal/fleet"
 )
 
-// part is an agent's part in the fleet of all cells' agents. Only the goroutine that beats uses it.
-type part struct {
+// protocol is an agent's part in the fleet of all cells' agents. Only the goroutine that beats uses it.
+type protocol struct {
 	a          *Agent
 	registry   Registry
 	settings   Settings
 	membership cellRecord // of the cell, according to the registry
-	doubled    int        // use of the name by others, as last logged: 0 none, 1 by others too, 2 others were first
+	conflict   int        // use of the name by others, as last logged: 0 none, 1 by others too, 2 others were first
 
 	// While leading.
 	now    time.Time // when the reports were read
@@ -25,14 +25,14 @@ type part struct {
 	ledger *ledger
 }
 
-// Beat implements [fleet.Part].
-func (p *part) Beat() (beat time.Duration, hurry bool) { return p.a.cfg.Beat, false }
+// Beat implements [fleet.Protocol].
+func (p *protocol) Beat() (beat time.Duration, hurry bool) { return p.a.cfg.Beat, false }
 
-// None implements [fleet.Part].
-func (p *part) None() *grants { return new(grants) }
+// None implements [fleet.Protocol].
+func (p *protocol) None() *grants { return new(grants) }
 
-// Report implements [fleet.Part]. It fails if the cell is not in the registry, and takes its share away if it was.
-func (p *part) Report(ctx context.Context, seq uint64) (any, error) {
+// Report implements [fleet.Protocol]. It fails if the cell is not in the registry, and takes its share away if it was.
+func (p *protocol) Report(ctx context.Context, seq uint64) (any, error) {
 	got, err := p.registry.Catalog.Get(ctx, settingsKey, cellKey(p.a.cfg.Cell))
 	if err != nil {
 		return nil, fmt.Errorf("read the registry: %w", err)
@@ -54,7 +54,7 @@ func (p *part) Report(ctx context.Context, seq uint64) (any, error) {
 		p.adopt(ctx, p.None())
 		return nil, fmt.Errorf("cell %q %w", p.a.cfg.Cell, ErrNotFound)
 	}
-	_, installation, ack := p.a.own.state()
+	_, installation, ack := p.a.local.state()
 	r := instanceRecord{
 		Birth: membership.Birth, Store: installation, Seq: seq, Ack: ack, Used: p.a.used.report(seq),
 	}
@@ -64,24 +64,24 @@ func (p *part) Report(ctx context.Context, seq uint64) (any, error) {
 	return r, nil
 }
 
-// Follow implements [fleet.Part].
-func (p *part) Follow(ctx context.Context, g *grants) {
-	_, installation, _ := p.a.own.state()
-	p.double(g.Cells[p.a.cfg.Cell], p.membership.Birth, installation)
-	p.see(g, time.Now())
+// Follow implements [fleet.Protocol].
+func (p *protocol) Follow(ctx context.Context, g *grants) {
+	_, installation, _ := p.a.local.state()
+	p.logConflict(g.Cells[p.a.cfg.Cell], p.membership.Birth, installation)
+	p.publish(g, time.Now())
 	p.adopt(ctx, g)
 }
 
 // adopt puts what the cell is granted into effect. What its own store does not take is not confirmed.
-func (p *part) adopt(ctx context.Context, g *grants) {
-	birth, installation, _ := p.a.own.state()
+func (p *protocol) adopt(ctx context.Context, g *grants) {
+	birth, installation, _ := p.a.local.state()
 	if want := wanted(p.a.cfg.Cell, birth, installation, g, &p.membership); want != nil {
-		_ = p.a.own.adopt(ctx, want)
+		_ = p.a.local.adopt(ctx, want)
 	}
 }
 
-// Reports implements [fleet.Part].
-func (p *part) Reports(ctx context.Context) (epoch uint64, err error) {
+// Reports implements [fleet.Protocol].
+func (p *protocol) Reports(ctx context.Context) (epoch uint64, err error) {
 	p.cells, err = p.registry.cells(ctx)
 	p.now = time.Now()
 	for _, c := range p.cells {
@@ -92,23 +92,23 @@ func (p *part) Reports(ctx context.Context) (epoch uint64, err error) {
 	return epoch, err
 }
 
-// TakeOver implements [fleet.Part].
-func (p *part) TakeOver(g *grants) { p.ledger = newLedger(g, p.a.cfg.Expiry, p.now) }
+// TakeOver implements [fleet.Protocol].
+func (p *protocol) TakeOver(g *grants) { p.ledger = newLedger(g, p.a.cfg.Expiry, p.now) }
 
-// Issue implements [fleet.Part].
-func (p *part) Issue(h fleet.Head) *grants {
+// Issue implements [fleet.Protocol].
+func (p *protocol) Issue(h fleet.Head) *grants {
 	p.ledger.observe(p.cells, p.now)
 	return p.ledger.issue(h, p.settings, p.now)
 }
 
-// Commit implements [fleet.Part].
-func (p *part) Commit(_ context.Context, g *grants) error {
+// Commit implements [fleet.Protocol].
+func (p *protocol) Commit(_ context.Context, g *grants) error {
 	p.ledger.commit(g)
 	return nil
 }
 
-// double logs when another installation starts or stops using the cell's name.
-func (p *part) double(c *cell, birth, installation string) {
+// logConflict logs when another installation starts or stops using the cell's name.
+func (p *protocol) logConflict(c *cell, birth, installation string) {
 	now := 0
 	switch {
 	case c == nil || c.Birth != birth:
@@ -117,8 +117,8 @@ func (p *part) double(c *cell, birth, installation string) {
 	case c.Others > 0:
 		now = 1
 	}
-	before := p.doubled
-	p.doubled = now
+	before := p.conflict
+	p.conflict = now
 	cell := slog.String("cell", p.a.cfg.Cell)
 	switch now {
 	case before:
@@ -138,8 +138,8 @@ func (p *part) double(c *cell, birth, installation string) {
 	}
 }
 
-// see keeps the grants for Status.
-func (p *part) see(g *grants, now time.Time) {
+// publish keeps the grants for Status.
+func (p *protocol) publish(g *grants, now time.Time) {
 	v := View{Leader: g.Leader, Version: g.Version, Settings: p.settings, Over: g.Over}
 	for _, name := range slices.Sorted(maps.Keys(g.Cells)) {
 		c := g.Cells[name]

@@ -11,8 +11,8 @@ import (
 	"github.com/weirlimits/weir/internal/fleet"
 )
 
-// part is a worker's part in its fleet. Only the goroutine that beats uses it.
-type part struct {
+// protocol is a worker's part in its fleet. Only the goroutine that beats uses it.
+type protocol struct {
 	w     *Worker
 	sent  map[uint64]time.Time // when the reports were sent that grants may still answer
 	hurry struct{ waits, lowered, newcomers bool }
@@ -29,18 +29,18 @@ type part struct {
 const whole = 1 << 48
 
 // lease returns how long shares are valid.
-func (p *part) lease() time.Duration { return leaseRefreshes * p.w.cfg.Refresh }
+func (p *protocol) lease() time.Duration { return leaseRefreshes * p.w.cfg.Refresh }
 
-// Beat implements [fleet.Part].
-func (p *part) Beat() (beat time.Duration, hurry bool) {
+// Beat implements [fleet.Protocol].
+func (p *protocol) Beat() (beat time.Duration, hurry bool) {
 	return p.w.cfg.Refresh, p.hurry.waits || p.hurry.lowered || p.hurry.newcomers
 }
 
-// None implements [fleet.Part].
-func (p *part) None() *grants { return new(grants) }
+// None implements [fleet.Protocol].
+func (p *protocol) None() *grants { return new(grants) }
 
-// Report implements [fleet.Part].
-func (p *part) Report(_ context.Context, seq uint64) (any, error) {
+// Report implements [fleet.Protocol].
+func (p *protocol) Report(_ context.Context, seq uint64) (any, error) {
 	now := time.Now()
 	maps.DeleteFunc(p.sent, func(_ uint64, t time.Time) bool { return now.Sub(t) > 2*p.lease() })
 	p.sent[seq] = now
@@ -53,8 +53,8 @@ func (p *part) Report(_ context.Context, seq uint64) (any, error) {
 	return r, nil
 }
 
-// Follow implements [fleet.Part].
-func (p *part) Follow(_ context.Context, g *grants) {
+// Follow implements [fleet.Protocol].
+func (p *protocol) Follow(_ context.Context, g *grants) {
 	mine := g.Workers[p.w.id]
 	var sent time.Time
 	if mine != nil {
@@ -65,8 +65,8 @@ func (p *part) Follow(_ context.Context, g *grants) {
 	p.hurry.newcomers = g == p.last && p.hurry.newcomers
 }
 
-// Reports implements [fleet.Part].
-func (p *part) Reports(ctx context.Context) (epoch uint64, err error) {
+// Reports implements [fleet.Protocol].
+func (p *protocol) Reports(ctx context.Context) (epoch uint64, err error) {
 	p.reports, err = readReports(ctx, p.w.cfg.Registry)
 	p.now = time.Now()
 	for _, r := range p.reports {
@@ -75,8 +75,8 @@ func (p *part) Reports(ctx context.Context) (epoch uint64, err error) {
 	return epoch, err
 }
 
-// TakeOver implements [fleet.Part]. Everything in the grants is outstanding for a whole lease.
-func (p *part) TakeOver(g *grants) {
+// TakeOver implements [fleet.Protocol]. Everything in the grants is outstanding for a whole lease.
+func (p *protocol) TakeOver(g *grants) {
 	p.ledger, p.last = fleet.NewLedger(p.lease(), whole, p.now), g
 	expires := p.now.Add(max(p.lease(), time.Duration(g.LeaseMS)*time.Millisecond))
 	before := g.Version
@@ -92,8 +92,8 @@ func (p *part) TakeOver(g *grants) {
 }
 
 // observe enters the reports into the ledger.
-func (p *part) observe() {
-	p.ledger.Look(p.now)
+func (p *protocol) observe() {
+	p.ledger.BeginRound(p.now)
 	p.forgotten = nil
 	for id, w := range p.last.Workers {
 		if w != nil && p.reports[id] == nil {
@@ -114,8 +114,8 @@ func (p *part) observe() {
 	}
 }
 
-// Issue implements [fleet.Part].
-func (p *part) Issue(h fleet.Head) *grants {
+// Issue implements [fleet.Protocol].
+func (p *protocol) Issue(h fleet.Head) *grants {
 	p.hurry.newcomers = false
 	p.observe()
 	g := &grants{
@@ -149,7 +149,7 @@ func (p *part) Issue(h fleet.Head) *grants {
 }
 
 // divide divides one budget. The limit is the lowest that a worker states.
-func (p *part) divide(g *grants, budget int) {
+func (p *protocol) divide(g *grants, budget int) {
 	name := g.Budgets[budget]
 	var living []string
 	var claims []fleet.Claim
@@ -197,7 +197,7 @@ func (p *part) divide(g *grants, budget int) {
 
 // starving reports whether a worker has nothing of a budget that is large enough for everybody: it waits for others to
 // confirm that they use less.
-func (p *part) starving(g *grants) bool {
+func (p *protocol) starving(g *grants) bool {
 	for id, r := range p.reports {
 		for b, name := range g.Budgets {
 			if !p.ledger.Missing(id, p.now) && r.demand(name) != nil && g.Workers[id].Rate[b] == 0 &&
@@ -209,8 +209,8 @@ func (p *part) starving(g *grants) bool {
 	return false
 }
 
-// Commit implements [fleet.Part]. It removes the reports of forgotten workers.
-func (p *part) Commit(ctx context.Context, g *grants) error {
+// Commit implements [fleet.Protocol]. It removes the reports of forgotten workers.
+func (p *protocol) Commit(ctx context.Context, g *grants) error {
 	p.last = g
 	for id, w := range g.Workers {
 		// The lease counts from when the report that the grants answer was first read, at the latest.

@@ -16,16 +16,16 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// own is the share in use in the cell: a record in the cell's own store, which all its processes read.
-type own struct {
+// localShares is the share in use in the cell: a record in the cell's own store, which all its processes read.
+type localShares struct {
 	cfg   *Config
 	table atomic.Pointer[table]
 
-	reading sync.Mutex // guards the following
-	held    heldRecord
-	adopted time.Time // when the current record was first read
-	ack     Version   // nothing older is in use in the cell
-	deaf    bool      // the last read failed
+	reading    sync.Mutex // guards the following
+	held       sharesRecord
+	adopted    time.Time // when the current record was first read
+	ack        Version   // nothing older is in use in the cell
+	unreadable bool      // the last read failed
 }
 
 // table holds the shares that deciders use.
@@ -39,45 +39,33 @@ type table struct {
 // minTimeout applies if the beat is shorter than a slow store's answer may take.
 const minTimeout = time.Second
 
-// refresh reads the cell's record.
-func (o *own) refresh(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, max(o.cfg.Beat, minTimeout))
-	defer cancel()
-	_ = o.apply(ctx) // logged, and the next beat tries again
-}
-
-// apply reads the cell's record and makes the deciders of this process use it.
-func (o *own) apply(ctx context.Context) error {
+// read reads the cell's record and makes the deciders of this process use it.
+func (o *localShares) read(ctx context.Context) error {
 	o.reading.Lock()
 	defer o.reading.Unlock()
-	_, err := o.applyLocked(ctx)
+	_, err := o.readLocked(ctx)
 	return err
 }
 
-// applyLocked is apply with reading locked. It returns the version of the record in the cell's store.
-func (o *own) applyLocked(ctx context.Context) (version uint64, err error) {
+// readLocked is read with reading locked. It returns the version of the record in the cell's store.
+func (o *localShares) readLocked(ctx context.Context) (version uint64, err error) {
 	for try := 1; ; try++ {
 		began := time.Now()
-		got, err := o.cfg.Local.Get(ctx, heldKey)
-		o.heard(err)
+		h, version, err := read[sharesRecord](ctx, o.cfg.Local, sharesKey)
+		o.logAccess(err)
 		if err != nil {
 			return 0, err
 		}
-		rec := got.Records[0]
-		h, err := decode[heldRecord](rec)
-		if err != nil {
-			return rec.Version, err
-		}
 		if h.Birth != "" && h.Cell != o.cfg.Cell {
-			return rec.Version, fmt.Errorf(
-				"%s belongs to cell %q: a store can belong to only one cell", heldKey, h.Cell,
+			return version, fmt.Errorf(
+				"%s belongs to cell %q: a store can belong to only one cell", sharesKey, h.Cell,
 			)
 		}
 		kept := h.Epoch > o.held.Epoch || h.Epoch == o.held.Epoch && h.Birth == o.held.Birth &&
 			h.Version == o.held.Version
 		if kept && h.Store != "" {
-			o.use(h, began)
-			return rec.Version, nil
+			o.putInForce(h, began)
+			return version, nil
 		}
 		again := *h
 		if !kept {
@@ -93,23 +81,23 @@ func (o *own) applyLocked(ctx context.Context) (version uint64, err error) {
 		}
 		again.Cell, again.Store = o.cfg.Cell, cmp.Or(o.held.Store, h.Store, strings.ToLower(rand.Text()[:12]))
 		began = time.Now()
-		if err = o.cfg.Local.Commit(ctx, write(heldKey, rec.Version, again)); err == nil {
-			o.use(&again, began)
-			return rec.Version + 1, nil
+		if err = o.cfg.Local.Commit(ctx, write(sharesKey, version, again)); err == nil {
+			o.putInForce(&again, began)
+			return version + 1, nil
 		}
 		if !errors.Is(err, store.ErrConflict) || try == tries {
-			return rec.Version, err
+			return version, err
 		}
 	}
 }
 
-// heard logs when the cell's own store stops answering or answers again.
-func (o *own) heard(err error) {
-	deaf := err != nil && !errors.Is(err, context.Canceled)
-	if deaf == o.deaf {
+// logAccess logs when the cell's own store stops answering or answers again.
+func (o *localShares) logAccess(err error) {
+	unreadable := err != nil && !errors.Is(err, context.Canceled)
+	if unreadable == o.unreadable {
 		return
 	}
-	if o.deaf = deaf; deaf {
+	if o.unreadable = unreadable; unreadable {
 		o.cfg.Log.Warn(
 			"the cell's own store cannot be read for its shares", slog.String("cell", o.cfg.Cell),
 			slog.Any("error", err),
@@ -119,8 +107,8 @@ func (o *own) heard(err error) {
 	}
 }
 
-// use puts a record into effect that was read or written no earlier than began.
-func (o *own) use(h *heldRecord, began time.Time) {
+// putInForce puts a record into effect that was read or written no earlier than began.
+func (o *localShares) putInForce(h *sharesRecord, began time.Time) {
 	now := time.Now()
 	if h.Epoch != o.held.Epoch || o.adopted.IsZero() {
 		o.held, o.adopted = *h, now
@@ -141,11 +129,11 @@ func (o *own) use(h *heldRecord, began time.Time) {
 }
 
 // adopt writes the granted shares to the cell's own store and puts them into effect.
-func (o *own) adopt(ctx context.Context, want *heldRecord) error {
+func (o *localShares) adopt(ctx context.Context, want *sharesRecord) error {
 	o.reading.Lock()
 	defer o.reading.Unlock()
 	for try := 1; ; try++ {
-		version, err := o.applyLocked(ctx)
+		version, err := o.readLocked(ctx)
 		if err != nil {
 			return err
 		}
@@ -156,21 +144,21 @@ func (o *own) adopt(ctx context.Context, want *heldRecord) error {
 		}
 		want.Epoch, want.Store = h.Epoch+1, h.Store
 		began := time.Now()
-		err = o.cfg.Local.Commit(ctx, write(heldKey, version, want))
+		err = o.cfg.Local.Commit(ctx, write(sharesKey, version, want))
 		if errors.Is(err, store.ErrConflict) && try < tries {
 			continue // another process of the cell was first
 		}
 		if err != nil {
 			return err
 		}
-		o.use(want, began)
+		o.putInForce(want, began)
 		return nil
 	}
 }
 
 // state returns the membership that the cell's share belongs to, the name of its store, and the version that the agent
 // may confirm.
-func (o *own) state() (birth, installation string, ack Version) {
+func (o *localShares) state() (birth, installation string, ack Version) {
 	o.reading.Lock()
 	defer o.reading.Unlock()
 	return o.held.Birth, o.held.Store, o.ack
@@ -178,27 +166,27 @@ func (o *own) state() (birth, installation string, ack Version) {
 
 // wanted returns the record that a cell's grant amounts to, if it is for this membership and installation. A removed
 // cell, or another installation, gets no share.
-func wanted(name, birth, installation string, g *grants, membership *cellRecord) *heldRecord {
+func wanted(name, birth, installation string, g *grants, membership *cellRecord) *sharesRecord {
 	if membership.Birth == "" {
 		if birth == "" {
 			return nil // it never had a share
 		}
-		return &heldRecord{Cell: name, Shares: Shares{}}
+		return &sharesRecord{Cell: name, Shares: Shares{}}
 	}
 	c := g.Cells[name]
 	if c == nil || c.Birth != membership.Birth {
 		if birth == membership.Birth {
 			return nil
 		}
-		return &heldRecord{Cell: name, Birth: membership.Birth, Shares: Shares{}}
+		return &sharesRecord{Cell: name, Birth: membership.Birth, Shares: Shares{}}
 	}
 	if c.Store != "" && c.Store != installation {
 		if birth == "" {
 			return nil
 		}
-		return &heldRecord{Cell: name, Shares: Shares{}}
+		return &sharesRecord{Cell: name, Shares: Shares{}}
 	}
-	return &heldRecord{
+	return &sharesRecord{
 		Cell: name, Birth: c.Birth, Version: c.Version, Shares: maps.Clone(c.Shares),
 		Least: g.Settings.Mode == Available,
 	}

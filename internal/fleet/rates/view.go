@@ -30,9 +30,9 @@ type WorkerView struct {
 	Used   int64
 }
 
-// Look reads the current records of a fleet. It writes nothing and does not join. If there is no fleet, the view is
+// Inspect reads the current records of a fleet. It writes nothing and does not join. If there is no fleet, the view is
 // empty.
-func Look(ctx context.Context, c fleet.Registry) (View, error) {
+func Inspect(ctx context.Context, c fleet.Registry) (View, error) {
 	rec, err := c.Get(ctx, fleet.GrantsName)
 	if err != nil {
 		return View{}, fmt.Errorf("read grants: %w", err)
