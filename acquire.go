@@ -8,7 +8,6 @@ import (
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/policy"
-	"github.com/weirlimits/weir/store"
 )
 
 // Acquire spends the request's tokens, from the entity and from every parent that its chain charges, all or none, in
@@ -18,11 +17,11 @@ import (
 // [*NoLimitsError], [*ConfigError], [ErrNotFound] if the namespace does not exist, [ErrUnavailable] if the store does
 // not answer and on_unavailable is deny, the context's error, [ErrClosed].
 func (l *Limiter) Acquire(ctx context.Context, req Request) (*Lease, error) {
-	parts := [1]part{{req: req}}
-	if err := decide(ctx, l, parts[:]); err != nil {
+	items := [1]item{{req: req}}
+	if err := decide(ctx, l, items[:]); err != nil {
 		return nil, err
 	}
-	return parts[0].lease, nil
+	return items[0].lease, nil
 }
 
 // AcquireAll spends the tokens of several requests, all or none, in one atomic decision if the store can make one.
@@ -35,32 +34,30 @@ func (l *Limiter) AcquireAll(ctx context.Context, reqs []Request) ([]*Lease, err
 	if len(reqs) == 0 {
 		return nil, nil
 	}
-	parts := make([]part, len(reqs))
+	items := make([]item, len(reqs))
 	for i := range reqs {
-		parts[i] = part{req: reqs[i], nth: i + 1}
+		items[i] = item{req: reqs[i], nth: i + 1}
 	}
-	if err := decide(ctx, l, parts); err != nil {
+	if err := decide(ctx, l, items); err != nil {
 		return nil, err
 	}
-	leases := make([]*Lease, len(parts))
-	for i := range parts {
-		leases[i] = parts[i].lease
+	leases := make([]*Lease, len(items))
+	for i := range items {
+		leases[i] = items[i].lease
 	}
 	return leases, nil
 }
 
 // Allow spends one token of each limit that applies and counts requests: those named rps, rpm, rph, rpd or requests.
 // Limits with other names are debited 0. It reports whether the request was allowed; what it spends cannot be given
-// back.
-//
-// A refusal is not an error. Otherwise the errors are those of [Limiter.Acquire], and a [*ConfigError] if no limit that
+// back. A refusal is not an error. The errors are those of [Limiter.Acquire], and a [*ConfigError] if no limit that
 // applies counts requests.
 func (l *Limiter) Allow(ctx context.Context, entity, resource string) (bool, error) {
 	if allowed, ok := l.allowQuick(ctx, entity, resource); ok {
 		return allowed, nil
 	}
-	parts := [1]part{{req: Request{Entity: entity, Resource: resource}, allow: true}}
-	err := decide(ctx, l, parts[:])
+	items := [1]item{{req: Request{Entity: entity, Resource: resource}, allow: true}}
+	err := decide(ctx, l, items[:])
 	if err == errRefused { //nolint:errorlint // it is never wrapped
 		return false, nil
 	}
@@ -77,8 +74,9 @@ func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allo
 	if e == nil {
 		return false, false
 	}
-	began, called := l.beginning(), l.cfg.Observer.Called
-	if called != nil && began.IsZero() {
+	decided, called := l.cfg.Observer.Decided, l.cfg.Observer.Called
+	var began time.Time
+	if decided != nil || called != nil {
 		began = time.Now()
 	}
 	if allowed, ok = l.inProcess.TakeOne(e.Bucket.Load(), e.Single); !ok {
@@ -91,12 +89,12 @@ func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allo
 		called(ctx, CalledEvent{Op: "take", Took: time.Since(began)})
 	}
 	if l.policies.Hit(e); !allowed {
-		l.countRefusal(e.Policy)
+		l.meter.RefusedOne(&e.Policy.Refused, e.Policy.Bucket(), e.Policy.Single)
 	}
-	if allowed && l.meter.Tapped() {
-		l.debited(e.Policy.Requests, e.Policy)
+	if allowed {
+		l.meter.Debited(l.Namespace(), e.Policy.Requests, e.Policy.Share.Num, e.Policy.Share.Den)
 	}
-	if f := l.cfg.Observer.Decided; f != nil {
+	if decided != nil {
 		ev := DecidedEvent{
 			Namespace: l.Namespace(), Entity: entity, Resource: resource, Allowed: allowed,
 			Took: time.Since(began),
@@ -104,7 +102,7 @@ func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allo
 		if allowed {
 			ev.debits = &e.Policy.Requests
 		}
-		f(ctx, ev)
+		decided(ctx, ev)
 	}
 	return allowed, true
 }
@@ -119,17 +117,17 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 	if err := req.OnUnavailable.validate("on_unavailable"); err != nil {
 		return nil, err
 	}
-	parts := [1]part{{req: req}}
-	pt := &parts[0]
-	if err := pt.resolveKnown(ctx, l); err != nil {
-		pt.failed = err
-		if err := decide(ctx, l, parts[:]); err != nil {
+	items := [1]item{{req: req}}
+	it := &items[0]
+	if err := it.resolveKnown(ctx, l); err != nil {
+		it.failed = err
+		if err := decide(ctx, l, items[:]); err != nil {
 			return nil, err
 		}
-		return pt.lease, nil
+		return it.lease, nil
 	}
-	err := pt.prepare(l)
-	if err != nil && pt.policy.UsesBroaderLimits { // it is not known whether the request can ever pass
+	err := it.prepare(l)
+	if err != nil && it.policy.UsesBroaderLimits { // it is not known whether the request can ever pass
 		lease, err := l.Acquire(ctx, req)
 		if errors.Is(err, ErrExceeded) { // now it is known
 			return l.Wait(ctx, req)
@@ -139,10 +137,10 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 	if err != nil {
 		return nil, err // a request that can never pass does not queue
 	}
-	w := l.queues.newWaiter(pt.debits, pt.lease.requested())
-	defer l.queues.leave(w)
+	w := waiter{l.queues.Add(it.debits, it.lease.requested()), l}
+	defer l.queues.Leave(w.Waiter)
 	for {
-		if lease, done, err := w.try(ctx, l, req); done || err != nil {
+		if lease, done, err := w.try(ctx, req); done || err != nil {
 			return lease, err
 		}
 	}
@@ -165,18 +163,17 @@ func (l *Limiter) Do(ctx context.Context, req Request, f func(context.Context, *
 	return nil
 }
 
-// Adjust changes what an entity has spent on a resource, and what the parents that its chain charges have spent,
-// without a lease: for a caller that did not acquire the tokens but learns of the usage afterwards. Positive Tokens and
-// Requests are debited whether they fit or not: a limit may go into debt, which holds later requests back. Negative
-// ones are given back.
+// Adjust changes what an entity and the parents that its chain charges have spent on a resource, without a lease: for a
+// caller that did not acquire the tokens but learns of the usage afterwards. Positive Tokens and Requests are debited
+// whether they fit or not: a limit may go into debt, which holds later requests back. Negative ones are given back.
 //
-// Adjust trusts the caller: no lease proves that the returned tokens were ever debited. A bucket is never more than
-// full, so over any stretch of time it admits at most its burst, the tokens issued and the tokens given back. It can
-// give back tokens that another caller spent; if there is a lease, use [Lease.Adjust].
+// Nothing proves that the returned tokens were ever debited: they may be those of another caller. A bucket is never
+// more than full, so it admits at most its burst, the tokens issued and the tokens given back. If there is a lease, use
+// [Lease.Adjust].
 //
-// Adjust runs to completion even if ctx has ended. The change is one call to the store, bounded by
-// [Config.StoreTimeout]. After an error other than a mistake in the request, an amount to be debited may or may not
-// have been debited, and an amount given back counts as given back.
+// Adjust makes one call to the store, bounded by [Config.StoreTimeout], even if ctx has ended. After an error other
+// than a mistake in the request, an amount to be debited may or may not have been debited, and an amount given back
+// counts as given back.
 //
 // Errors: [*NoLimitsError], [*ConfigError], [ErrNotFound] if the namespace does not exist, and store errors, regardless
 // of on_unavailable.
@@ -186,20 +183,18 @@ func (l *Limiter) Adjust(ctx context.Context, req Request) error {
 	if p == nil { // usage is booked even if the share has expired
 		return err
 	}
-	pt := part{req: Request{Limits: req.Limits}, policy: p}
-	if err := pt.prepare(l); err != nil {
+	it := item{req: Request{Limits: req.Limits}, policy: p}
+	if err := it.prepare(l); err != nil {
 		return err
 	}
-	lease := pt.lease
+	lease := it.lease
 	delta := make(Tokens, len(req.Tokens)+1)
 	for i := range lease.debits {
 		for j := range lease.debits[i].Charges {
 			c := &lease.debits[i].Charges[j]
-			n, named := req.Tokens[c.Limit.Name]
-			if !named && policy.CountsRequests(c.Limit.Name) {
-				if n = req.Requests; n != 0 {
-					delta[c.Limit.Name] = n
-				}
+			n, named := req.amount(c.Limit.Name)
+			if !named && n != 0 {
+				delta[c.Limit.Name] = n
 			}
 			c.Shadow = false // usage is booked in shadow, too
 			if n < 0 {
@@ -215,32 +210,19 @@ func (l *Limiter) Adjust(ctx context.Context, req Request) error {
 }
 
 // Available returns what an entity can spend on a resource now. It writes nothing, and its result may be out of date as
-// soon as it returns: to spend, use [Limiter.Acquire].
-//
-// Errors: those of [Limiter.Acquire], except refusals. Store errors are returned as they are, regardless of
-// on_unavailable.
+// soon as it returns: to spend, use [Limiter.Acquire]. The errors are those of Acquire, except refusals; store errors
+// are returned regardless of on_unavailable.
 func (l *Limiter) Available(ctx context.Context, entity, resource string) (Availability, error) {
 	p, err := l.resolve(ctx, &Request{Entity: entity, Resource: resource})
 	if p == nil || err != nil && !errors.Is(err, policy.ErrShareExpired) {
 		return Availability{}, err
 	}
-	buckets := make([]store.Bucket, len(p.Targets))
-	for i := range p.Targets {
-		buckets[i] = p.Targets[i].Bucket
-	}
-	snap, err := l.store.Peek(ctx, buckets...)
-	if err != nil {
+	it := item{policy: p}
+	if err := it.prepare(l); err != nil {
 		return Availability{}, err
 	}
-	av := Availability{At: snap.At}
-	now := nanosOf(snap.At)
-	for i := range p.Targets {
-		t := &p.Targets[i]
-		for j := range t.Limits {
-			c := store.Charge{Limit: &t.Limits[j], Shadow: t.Shadow.Has(j)}
-			level := levelNow(c, &snap.States[i], now)
-			av.Statuses = append(av.Statuses, statusOf(t.Bucket.Entity, resource, originIn(t), c, level, now))
-		}
+	if _, err := it.lease.peek(ctx); err != nil {
+		return Availability{}, err
 	}
-	return av, nil
+	return Availability{it.lease.at, it.lease.decision(true).Statuses}, nil
 }

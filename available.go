@@ -56,7 +56,7 @@ func (a Availability) RetryAfter(tokens Tokens) (time.Duration, error) {
 		}
 	}
 	var longest time.Duration
-	now := nanosOf(a.At)
+	now := clock.Nanos(a.At)
 	for i := range a.Statuses {
 		s := &a.Statuses[i]
 		if s.Shadow {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/internal/outage"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
@@ -95,6 +96,17 @@ func (c Config) validate() error {
 		}
 	}
 	return c.OnUnavailable.validate("Config.OnUnavailable")
+}
+
+// observe returns how calls to the store are reported.
+func (c *Config) observe() parts.Observe {
+	f := c.Observer.Called
+	if f == nil {
+		return nil
+	}
+	return func(ctx context.Context, op string, took time.Duration, err error) {
+		f(ctx, CalledEvent{op, took, err})
+	}
 }
 
 // policies returns how limits are resolved.

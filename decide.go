@@ -9,11 +9,12 @@ import (
 	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/internal/outage"
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
-// part is one request of a decision.
-type part struct {
+// item is one request of a decision, with what is found out about it.
+type item struct {
 	req    Request // a copy, so that the caller's stays off the heap
 	policy *policy.Policy
 	debits []store.Debit
@@ -26,19 +27,19 @@ type part struct {
 }
 
 // wrap adds to an error which request of AcquireAll it is about.
-func (pt *part) wrap(err error) error {
-	if err == nil || pt.nth == 0 {
+func (it *item) wrap(err error) error {
+	if err == nil || it.nth == 0 {
 		return err
 	}
-	return &RequestError{pt.nth - 1, err}
+	return &RequestError{it.nth - 1, err}
 }
 
-// decision is one decision over the parts passed to its methods.
+// decision is one decision over the items passed to its methods.
 type decision struct {
 	lim    *Limiter
 	began  time.Time     // zero unless Observer.Decided is set
 	debits []store.Debit // each bucket once
-	merged merged        // empty for a single part
+	merged policy.Merged // empty for a single item
 	out    store.Outcome
 }
 
@@ -48,47 +49,52 @@ const maxStale = 4
 // errRefused is a refusal of Allow, which is not an error for its caller.
 var errRefused = errors.New("refused")
 
-// decide decides over parts, all or none. All verbs that spend tokens end here, except for the fast path of Allow.
-func decide(ctx context.Context, l *Limiter, parts []part) error {
-	d := decision{lim: l, began: l.beginning()}
-	cause, err := d.check(ctx, parts)
+// decide decides over items, all or none. All verbs that spend tokens end here, except for the fast path of Allow.
+func decide(ctx context.Context, l *Limiter, items []item) error {
+	d := decision{lim: l}
+	if l.cfg.Observer.Decided != nil {
+		d.began = time.Now()
+	}
+	cause, err := d.check(ctx, items)
 	if err == nil && cause == nil {
-		cause, err = d.decideInStore(ctx, parts)
+		cause, err = d.decideInStore(ctx, items)
 	}
 	switch {
 	case err != nil:
 	case cause != nil:
-		err = d.without(parts, cause)
+		err = d.without(items, cause)
 	default:
 		l.outage.Warm(d.debits, &d.out)
-		d.record(ctx, parts)
+		l.meter.Decided(ctx, &meter.Decision{
+			Namespace: l.Namespace(), Thresholds: items[0].policy.Thresholds, Debits: d.debits, Outcome: d.out,
+		})
 	}
 	if err == nil {
-		err = d.judge(parts)
+		err = d.judge(items)
 	}
-	d.report(ctx, parts, cause, err)
+	d.report(ctx, items, cause, err)
 	return err
 }
 
 // check returns the caller's mistake, or the store's failure if a lookup has met it already.
-func (d *decision) check(ctx context.Context, parts []part) (cause, err error) {
-	for i := range parts {
-		pt := &parts[i]
-		if err := pt.req.OnUnavailable.validate("on_unavailable"); err != nil {
-			return nil, pt.wrap(err)
+func (d *decision) check(ctx context.Context, items []item) (cause, err error) {
+	for i := range items {
+		it := &items[i]
+		if err := it.req.OnUnavailable.validate("on_unavailable"); err != nil {
+			return nil, it.wrap(err)
 		}
-		if pt.req.OnUnavailable == OnUnavailableLocal {
+		if it.req.OnUnavailable == OnUnavailableLocal {
 			d.lim.outage.Want()
 		}
 	}
-	if failed := parts[0].failed; failed != nil {
+	if failed := items[0].failed; failed != nil {
 		return storeFailure(ctx, failed)
 	}
 	return nil, nil
 }
 
 // decideInStore makes the store decide. It returns the cause if the store cannot, or the error to return to the caller.
-func (d *decision) decideInStore(ctx context.Context, parts []part) (cause, err error) {
+func (d *decision) decideInStore(ctx context.Context, items []item) (cause, err error) {
 	l := d.lim
 	call, ok := l.outage.Begin()
 	if !ok {
@@ -97,92 +103,106 @@ func (d *decision) decideInStore(ctx context.Context, parts []part) (cause, err 
 	within, end := l.decideWithin(ctx)
 	defer end()
 	for try := 0; ; try++ {
-		err := d.resolve(within, parts)
+		err := d.resolve(within, items)
 		if err == nil {
-			err = d.merge(parts)
+			err = d.merge(items)
 		}
 		if err == nil {
 			d.out, err = l.store.Take(within, store.Take{Debits: d.debits})
 		}
-		for i := range parts {
+		for i := range items {
 			if err == nil {
-				err = parts[i].policy.Share.Late(l.cfg.DecideWithin)
+				err = items[i].policy.Share.Late(l.cfg.DecideWithin)
 			}
 		}
-		if !errors.Is(err, store.ErrStaleLimits) || try == maxStale {
-			return d.answered(ctx, call, err)
+		switch {
+		case err == nil:
+			l.outage.End(call, outage.Succeeded)
+			return nil, nil
+		case !errors.Is(err, store.ErrStaleLimits) || try == maxStale:
+			return d.storeFailed(ctx, call, err)
 		}
-		for i := range parts {
-			parts[i].policy.Forget()
+		for i := range items {
+			items[i].policy.Forget()
 		}
 	}
 }
 
-// resolve finds the policy of each part, and prepares its debits. A request without limits is an error only after all
+// resolve finds the policy of each item, and prepares its debits. A request without limits is an error only after all
 // others were looked up: a caller that tries again without it then finds them cached.
-func (d *decision) resolve(ctx context.Context, parts []part) error {
+func (d *decision) resolve(ctx context.Context, items []item) error {
 	var none error
-	for i := range parts {
-		pt := &parts[i]
+	for i := range items {
+		it := &items[i]
 		var err error
-		pt.policy, err = d.lim.resolve(ctx, &pt.req)
+		it.policy, err = d.lim.resolve(ctx, &it.req)
 		switch {
 		case errors.Is(err, ErrNoLimits):
 			if none == nil {
-				none = pt.wrap(err)
+				none = it.wrap(err)
 			}
 			continue
 		case err == nil && none == nil:
-			err = pt.prepare(d.lim)
+			err = it.prepare(d.lim)
 		}
 		if err != nil {
-			return pt.wrap(err)
+			return it.wrap(err)
 		}
 	}
 	return none
 }
 
-// merge collects the debits of all parts.
-func (d *decision) merge(parts []part) error {
-	if len(parts) == 1 {
-		d.debits = parts[0].debits
+// merge adds up the debits of all items: a store accepts each bucket only once.
+func (d *decision) merge(items []item) error {
+	if len(items) == 1 {
+		d.debits = items[0].debits
 		return nil
 	}
-	d.merged = merge(parts)
-	d.debits = d.merged.debits
-	if d.merged.stale {
+	all := make([][]store.Debit, len(items))
+	for i := range items {
+		all[i] = items[i].debits
+	}
+	d.merged = policy.Merge(all)
+	if d.debits = d.merged.Debits; d.merged.Stale {
 		return store.ErrStaleLimits
 	}
-	return d.merged.check()
+	for _, debit := range d.debits { // sums that can never pass
+		for _, c := range debit.Charges {
+			if c.Amount > c.Limit.Burst && !c.Shadow {
+				return burstError(debit.Bucket, c.Limit, c.Amount/1000)
+			}
+		}
+	}
+	return nil
 }
 
-// without decides without the store, each part as its on_unavailable says, and admits all or none. The parts that use
+// without decides without the store, each item by its on_unavailable, and admits all or none. The items that use
 // local shares are decided together.
-func (d *decision) without(parts []part, cause error) error {
+func (d *decision) without(items []item, cause error) error {
 	l := d.lim
 	if l.closing.ended.Load() {
 		return ErrClosed
 	}
 	denied, sharing := false, false
 	var wrong error
-	for i := range parts {
-		pt := &parts[i]
+	for i := range items {
+		it := &items[i]
 		l.outage.Without(outage.Cause(causeOf(cause)))
-		if pt.policy == nil {
-			pt.policy = l.policies.Known(pt.req.Entity, pt.req.Resource, pt.req.usesOwn())
+		if it.policy == nil {
+			it.policy = l.policies.Known(it.req.Entity, it.req.Resource, it.req.usesOwn())
 		}
-		pt.debits = nil
-		switch d.onUnavailable(&pt.req, pt.policy) {
+		it.debits = nil
+		switch d.onUnavailable(&it.req, it.policy) {
 		case OnUnavailableAllow:
-			pt.admit(l, cause)
+			it.admit(l, cause)
 		case OnUnavailableLocal:
 			sharing = true
-			err := shared(&pt.req, pt.policy, cause)
+			err := checkShare(&it.req, it.policy, cause)
 			if err == nil {
-				err = mistake(pt.policy, pt.prepare(l), cause)
+				err = mistake(it.policy, it.prepare(l), cause)
 			}
 			if wrong == nil {
-				wrong = pt.wrap(err)
+				wrong = it.wrap(err)
 			}
 		default:
 			denied = true
@@ -197,23 +217,23 @@ func (d *decision) without(parts []part, cause error) error {
 	case !sharing:
 		return nil
 	}
-	return d.share(parts, cause)
+	return d.decideLocally(items, cause)
 }
 
-// admit admits a part without a decision.
-func (pt *part) admit(l *Limiter, cause error) {
-	pt.policy = &policy.Policy{Entity: pt.req.Entity, Resource: pt.req.Resource}
-	pt.by = &degradation{reason: "the store did not answer: " + cause.Error(), cause: causeOf(cause)}
-	if !pt.allow {
-		pt.lease = &Lease{lim: l, policy: pt.policy}
+// admit admits an item without a decision.
+func (it *item) admit(l *Limiter, cause error) {
+	it.policy = &policy.Policy{Entity: it.req.Entity, Resource: it.req.Resource}
+	it.by = &degradation{reason: "the store did not answer: " + cause.Error(), cause: causeOf(cause)}
+	if !it.allow {
+		it.lease = &Lease{lim: l, policy: it.policy}
 	}
 }
 
-// share decides over this process's shares of the limits.
-func (d *decision) share(parts []part, cause error) error {
-	if err := d.merge(parts); err != nil && !errors.Is(err, store.ErrStaleLimits) {
-		for i := range parts {
-			err = mistake(parts[i].policy, err, cause)
+// decideLocally decides over this process's shares of the limits.
+func (d *decision) decideLocally(items []item, cause error) error {
+	if err := d.merge(items); err != nil && !errors.Is(err, store.ErrStaleLimits) {
+		for i := range items {
+			err = mistake(items[i].policy, err, cause)
 		}
 		return err
 	}
@@ -224,87 +244,76 @@ func (d *decision) share(parts []part, cause error) error {
 		}}
 	}
 	by := &degradation{reason: "the store did not answer: " + cause.Error(), cause: causeOf(cause), local: true, n: n}
-	for i := range parts {
-		if pt := &parts[i]; pt.by == nil {
-			pt.by = by
-			by.goesBy(pt.policy)
+	for i := range items {
+		if it := &items[i]; it.by == nil {
+			it.by = by
+			by.goesBy(it.policy)
 		}
 	}
 	d.out = out
 	return nil
 }
 
-// record counts and reports a decision of the store.
-func (d *decision) record(ctx context.Context, parts []part) {
-	p := parts[0].policy
-	shadows := p.Shadowed
-	for i := range parts[1:] {
-		shadows = shadows || parts[i+1].policy.Shadowed
-	}
-	d.lim.meter.Decided(ctx, &meter.Decision{
-		Namespace: d.lim.Namespace(), Thresholds: p.Thresholds, Shadows: shadows, Debits: d.debits, Outcome: d.out,
-	})
-}
-
 // judge returns the refusal, or makes the leases hold what was taken.
-func (d *decision) judge(parts []part) error {
-	d.spread(parts)
+func (d *decision) judge(items []item) error {
+	d.spread(items)
 	if !d.out.Allowed {
-		return d.refuse(parts)
+		return d.refuse(items)
 	}
-	for i := range parts {
-		pt := &parts[i]
-		if !pt.allow && pt.policy.Shadowed {
-			pt.lease.leaveOut()
+	for i := range items {
+		it := &items[i]
+		if !it.allow && it.policy.Shadowed {
+			it.lease.leaveOut()
 		}
 	}
 	return nil
 }
 
 // refuse counts a refusal, and returns its error.
-func (d *decision) refuse(parts []part) error {
+func (d *decision) refuse(items []item) error {
 	m := d.lim.meter
-	if pt := &parts[0]; pt.allow {
-		d.lim.countRefusal(pt.policy)
+	if it := &items[0]; it.allow {
+		m.RefusedOne(&it.policy.Refused, it.policy.Bucket(), it.policy.Single)
 		return errRefused
 	}
-	for i := range parts {
-		m.Request(parts[i].policy.Bucket(), d.out.At, true)
+	for i := range items {
+		m.Request(items[i].policy.Bucket(), d.out.At, true)
 	}
 	m.Refused(d.debits, &d.out)
-	if len(parts) == 1 {
-		over := &ExceededError{Decision: parts[0].lease.decision(false)}
-		if parts[0].nth > 0 {
+	if len(items) == 1 {
+		over := &ExceededError{Decision: items[0].lease.decision(false)}
+		if items[0].nth > 0 {
 			over.Each = []Decision{over.Decision}
 		}
 		return over
 	}
-	over := &ExceededError{Decision: d.refusal(parts)}
-	if !slices.ContainsFunc(parts, func(pt part) bool { return pt.by.free() }) {
-		over.Each = d.each(&over.Decision, parts)
+	over := &ExceededError{Decision: d.refusal(items)}
+	if !slices.ContainsFunc(items, func(it item) bool { return it.by.free() }) {
+		over.Each = d.each(&over.Decision, items)
 	}
 	return over
 }
 
-// report counts each part that was admitted without the store, and calls Observer.Decided.
-func (d *decision) report(ctx context.Context, parts []part, cause, err error) {
-	f := d.lim.cfg.Observer.Decided
-	for i := range parts {
-		pt := &parts[i]
-		if err == nil && pt.by != nil {
-			d.lim.countDegraded(&pt.req)
+// report counts each item that was admitted without the store, and calls Observer.Decided.
+func (d *decision) report(ctx context.Context, items []item, cause, err error) {
+	l, f := d.lim, d.lim.cfg.Observer.Decided
+	for i := range items {
+		it := &items[i]
+		if id := l.policies.LastID(); err == nil && it.by != nil && id != "" { // otherwise the namespace is not known
+			b := store.Bucket{Namespace: id, Entity: it.req.Entity, Resource: it.req.Resource}
+			l.meter.Request(b, time.Now(), false)
 		}
-		spent := pt.spent(err)
+		spent := it.spent(err)
 		if spent != nil {
-			d.lim.debited(*spent, pt.policy)
+			l.meter.Debited(l.Namespace(), *spent, it.policy.Share.Num, it.policy.Share.Den)
 		}
 		if f == nil {
 			continue
 		}
 		e := DecidedEvent{
-			Namespace: d.lim.Namespace(), Entity: pt.req.Entity, Resource: pt.req.Resource,
+			Namespace: l.Namespace(), Entity: it.req.Entity, Resource: it.req.Resource,
 			Allowed: err == nil, Degraded: cause != nil, Cause: causeOf(cause), Err: err,
-			Took: time.Since(d.began), Part: max(0, pt.nth-1), debits: spent,
+			Took: time.Since(d.began), Index: max(0, it.nth-1), debits: spent,
 		}
 		if err == errRefused { //nolint:errorlint // it is never wrapped
 			e.Err = nil
@@ -313,39 +322,39 @@ func (d *decision) report(ctx context.Context, parts []part, cause, err error) {
 	}
 }
 
-// spent returns what a part was debited; nil if it was refused, or admitted without a decision.
-func (pt *part) spent(err error) *[]store.Debit {
+// spent returns what an item was debited; nil if it was refused, or admitted without a decision.
+func (it *item) spent(err error) *[]store.Debit {
 	switch {
-	case err != nil || pt.by.free():
+	case err != nil || it.by.free():
 		return nil
-	case pt.allow:
-		return &pt.policy.Requests
+	case it.allow:
+		return &it.policy.Requests
 	}
-	return &pt.lease.debits
+	return &it.lease.debits
 }
 
-// prepare makes the debits that will spend a part's tokens. An error is a mistake in the request.
-func (pt *part) prepare(l *Limiter) error {
-	if pt.allow {
-		if pt.debits = pt.policy.Requests; pt.debits == nil {
+// prepare makes the debits that will spend an item's tokens. An error is a mistake in the request.
+func (it *item) prepare(l *Limiter) error {
+	if it.allow {
+		if it.debits = it.policy.Requests; it.debits == nil {
 			return configErr("resource",
 				"%q has no limit named rps, rpm, rph, rpd or requests for entity %q: name the tokens in Acquire",
-				pt.req.Resource, pt.req.Entity)
+				it.req.Resource, it.req.Entity)
 		}
 		return nil
 	}
-	lease := &Lease{lim: l, policy: pt.policy}
+	lease := &Lease{lim: l, policy: it.policy}
 	lease.debits = lease.room.debits[:0]
 	charges := lease.room.charges[:0]
-	if len(pt.req.Limits) > 0 { // the policy has only the targets of the parents
-		own, err := overriding(pt.policy, pt.req.Limits)
+	if len(it.req.Limits) > 0 { // the policy has only the targets of the parents
+		override, err := overriding(it.policy, it.req.Limits)
 		if err != nil {
 			return err
 		}
-		lease.debits = append(lease.debits, own)
+		lease.debits = append(lease.debits, override)
 	}
-	for i := range pt.policy.Targets {
-		t := &pt.policy.Targets[i]
+	for i := range it.policy.Targets {
+		t := &it.policy.Targets[i]
 		from := len(charges)
 		for j := range t.Limits {
 			charges = append(charges, store.Charge{Limit: &t.Limits[j], Shadow: t.Shadow.Has(j)})
@@ -354,24 +363,28 @@ func (pt *part) prepare(l *Limiter) error {
 			Bucket: t.Bucket, Charges: charges[from:len(charges):len(charges)], Epoch: t.Epoch,
 		})
 	}
-	pt.lease, pt.debits = lease, lease.debits
-	return lease.demand(&pt.req)
+	it.lease, it.debits = lease, lease.debits
+	return lease.demand(&it.req)
 }
 
 // overriding returns the debit for a request that brings its own limits.
 func overriding(p *policy.Policy, limits []Limit) (store.Debit, error) {
-	valid, err := validateLimits(limits)
+	records := make([]record.Limit, len(limits))
+	for i, lim := range limits {
+		records[i] = lim.record()
+	}
+	valid, err := record.ValidateLimits(records)
 	if err != nil {
-		return store.Debit{}, err
+		return store.Debit{}, publicError(err)
 	}
 	stored := make([]store.Limit, len(valid))
-	d := store.Debit{Bucket: p.Own, Charges: make([]store.Charge, len(valid))}
+	d := store.Debit{Bucket: p.OverrideBucket, Charges: make([]store.Charge, len(valid))}
 	for i, lim := range valid {
-		if lim.Enforce != EnforceOn {
+		if lim.Enforce != record.EnforceOn {
 			return store.Debit{}, configErr("limit "+lim.Name+": enforce",
 				"must be on: the limits of a request are enforced")
 		}
-		stored[i] = p.Share.Step().Of(lim.stored(true))
+		stored[i] = p.Share.Step().Of(lim.Stored(true))
 		d.Charges[i].Limit = &stored[i]
 	}
 	return d, nil
@@ -386,13 +399,11 @@ func (le *Lease) demand(req *Request) error {
 	for i := range le.debits {
 		for j := range le.debits[i].Charges {
 			c := &le.debits[i].Charges[j]
-			n, ok := req.Tokens[c.Limit.Name]
-			switch {
-			case ok && i == 0:
+			n, ok := req.amount(c.Limit.Name)
+			if ok && i == 0 {
 				named++
-			case !ok && policy.CountsRequests(c.Limit.Name):
-				n, counted = req.Requests, true
 			}
+			counted = counted || !ok && n != 0
 			switch {
 			case n == 0:
 				continue
@@ -401,8 +412,7 @@ func (le *Lease) demand(req *Request) error {
 			case n > MaxTokens:
 				return configErr("tokens."+c.Limit.Name, "must be at most %d", int64(MaxTokens))
 			case n*1000 > c.Limit.Burst && !c.Shadow:
-				b := &le.debits[i].Bucket
-				return &BurstError{b.Entity, b.Resource, c.Limit.Name, n, c.Limit.Burst / 1000}
+				return burstError(le.debits[i].Bucket, c.Limit, n)
 			}
 			c.Amount = n * 1000
 		}
@@ -413,9 +423,10 @@ func (le *Lease) demand(req *Request) error {
 	if named == len(req.Tokens) {
 		return nil
 	}
+	names := le.limitNames()
 	for name := range req.Tokens {
-		if !le.has(name) {
-			return le.unknown(name)
+		if err := le.checkName(name, names); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -439,24 +450,21 @@ func (le *Lease) requested() Tokens {
 	return requested
 }
 
-func (le *Lease) has(limit string) bool {
+// limitNames returns the names of the lease's limits.
+func (le *Lease) limitNames() (names []string) {
 	for i := range le.debits {
 		for j := range le.debits[i].Charges {
-			if le.debits[i].Charges[j].Limit.Name == limit {
-				return true
-			}
+			names = append(names, le.debits[i].Charges[j].Limit.Name)
 		}
 	}
-	return false
+	return names
 }
 
-func (le *Lease) unknown(limit string) error {
-	var have []string
-	for _, d := range le.debits {
-		for _, c := range d.Charges {
-			have = append(have, c.Limit.Name)
-		}
+// checkName returns an error if a limit is not among the names of the lease's.
+func (le *Lease) checkName(limit string, names []string) error {
+	if slices.Contains(names, limit) {
+		return nil
 	}
 	return configErr("tokens."+limit, "no limit of entity %q on resource %q has this name; its limits are %q",
-		le.policy.Entity, le.policy.Resource, have)
+		le.policy.Entity, le.policy.Resource, names)
 }

@@ -20,9 +20,9 @@ type Decision struct {
 	// Degraded is set if the store did not answer and on_unavailable decided; Reason is why.
 	Degraded bool
 	Reason   string
-	// Over bounds a degraded decision: the most tokens of any one limit that may be admitted beyond what the limit
-	// allows until the store answers again, by all processes together, if there are as many as [Config.Instances] says.
-	// It is the largest [LimitStatus.Over], or -1 if there is no bound or it is not known which limits apply.
+	// Over bounds a degraded decision: the most tokens that all of the [Config.Instances] processes together may admit
+	// beyond any one limit until the store answers again. It is the largest [LimitStatus.Over], or -1 if there is no
+	// bound or it is not known which limits apply.
 	Over int64
 	At   time.Time // the store's time of the decision
 	// RetryAfter is how long until the refused request would pass if nobody else spent: the longest over its limits.
@@ -96,7 +96,7 @@ func statusOf(entity, resource string, from origin, c store.Charge, l store.Leve
 	s := LimitStatus{
 		Entity: entity, Resource: resource, Limit: l.Limit.Name, Source: from.source, Manifest: from.manifest,
 		Requested: c.Amount / 1000,
-		Available: floorTokens(p.Available(l.Level, p.Clock(now))),
+		Available: clock.MulDivFloor(p.Available(l.Level, p.Clock(now)), 1, 1000),
 		Amount:    l.Limit.Amount / 1000, Period: l.Limit.Period, Burst: l.Limit.Burst / 1000,
 		Full:    time.Duration(max(0, clock.Sub(p.Full(l.Level), now))),
 		Refused: l.Refused && !c.Shadow,
@@ -109,14 +109,6 @@ func statusOf(entity, resource string, from origin, c store.Charge, l store.Leve
 	return s
 }
 
-func floorTokens(milli int64) int64 {
-	t := milli / 1000
-	if milli%1000 < 0 {
-		t--
-	}
-	return t
-}
-
 // longest returns the RetryAfter that satisfies all statuses.
 func longest(ss []LimitStatus) (d time.Duration) {
 	for i := range ss {
@@ -124,8 +116,6 @@ func longest(ss []LimitStatus) (d time.Duration) {
 	}
 	return d
 }
-
-func nanosOf(t time.Time) int64 { return clock.Nanos(t) }
 
 // Cause is the reason why the store did not make a decision.
 type Cause string

@@ -7,17 +7,18 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
-// Errors to test for with errors.Is. The errors that weir returns match or wrap them, and say what they are about.
+// Errors to test for with errors.Is. The errors that weir returns match or wrap them.
 var (
 	// ErrExceeded matches every [*ExceededError]: a limit refused the request, which may succeed later.
 	ErrExceeded = errors.New("limit exceeded")
 	// ErrExceedsBurst matches every [*BurstError]: the request is larger than a limit's burst and never succeeds.
 	ErrExceedsBurst = errors.New("larger than the burst")
-	// ErrUnavailable reports that no decision could be made: as a rule, the store did not answer and on_unavailable is
-	// deny. The returned error also wraps the store's error.
+	// ErrUnavailable reports that no decision could be made, usually because the store did not answer and
+	// on_unavailable is deny. The returned error also wraps the store's error.
 	ErrUnavailable = errors.New("limiter unavailable")
 	// ErrNoLimits matches every [*NoLimitsError]: no level has limits for the request.
 	ErrNoLimits = errors.New("no limits apply")
@@ -25,8 +26,8 @@ var (
 	ErrNotFound = policy.ErrNotFound
 	// ErrExists reports that the thing to be created already exists.
 	ErrExists = errors.New("already exists")
-	// ErrConflict reports a conflict with other changes: they kept interfering with this one, or a record is no longer
-	// in the expected state.
+	// ErrConflict reports that others kept changing the same records, or that a record is no longer in the expected
+	// state.
 	ErrConflict = policy.ErrConflict
 	// ErrCommitted reports that the lease was committed: its tokens are spent.
 	ErrCommitted = errors.New("the lease was committed")
@@ -57,6 +58,16 @@ func configErr(field, format string, args ...any) *ConfigError {
 	return &ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
+func checkID(field, id string) error { return publicError(record.CheckID(field, id)) }
+
+// publicError returns the error as this package defines it.
+func publicError(err error) error {
+	if bad, ok := err.(*record.FieldError); ok { //nolint:errorlint // one that is wrapped is not the caller's
+		return &ConfigError{Field: bad.Field, Reason: bad.Reason}
+	}
+	return err
+}
+
 // StoreError reports a failure of the store: the operation, the key, the cause, and a hint on what to do.
 type StoreError = store.Error
 
@@ -71,23 +82,18 @@ type ExceededError struct {
 	Each []Decision
 }
 
-// Error names the limits that refused, and says when to retry.
+// Error names the limits that refused, and the time to wait before a retry.
 func (e *ExceededError) Error() string {
 	var b strings.Builder
-	b.WriteString("limit exceeded: ")
-	first := true
+	separator := "limit exceeded: "
 	for _, s := range e.Statuses {
 		if !s.Refused {
 			continue
 		}
-		if !first {
-			b.WriteString(", ")
-		}
-		first = false
-		fmt.Fprintf(
-			&b, "%s of %s on %s has %d of %d available, %d requested", s.Limit, s.Entity, s.Resource, s.Available,
-			s.Burst, s.Requested,
-		)
+		b.WriteString(separator)
+		separator = ", "
+		fmt.Fprintf(&b, "%s of %s on %s has %d of %d available, %d requested",
+			s.Limit, s.Entity, s.Resource, s.Available, s.Burst, s.Requested)
 	}
 	fmt.Fprintf(&b, "; retry in %s", e.RetryAfter.Round(time.Microsecond))
 	return b.String()
@@ -100,6 +106,10 @@ func (e *ExceededError) Is(target error) bool { return target == ErrExceeded }
 type BurstError struct {
 	Entity, Resource, Limit string
 	Requested, Burst        int64
+}
+
+func burstError(b store.Bucket, l *store.Limit, requested int64) *BurstError {
+	return &BurstError{b.Entity, b.Resource, l.Name, requested, l.Burst / 1000}
 }
 
 // Error names the limit and both amounts.
@@ -130,10 +140,8 @@ type NoLimitsError struct{ Entity, Resource string }
 
 // Error names the levels that were checked.
 func (e *NoLimitsError) Error() string {
-	return fmt.Sprintf(
-		"no limits apply to entity %q on resource %q: set some for the entity, the resource or the system", e.Entity,
-		e.Resource,
-	)
+	return fmt.Sprintf("no limits apply to entity %q on resource %q: set some for the entity, the resource or the "+
+		"system", e.Entity, e.Resource)
 }
 
 // Is reports whether target is [ErrNoLimits].

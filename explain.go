@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/policy"
-	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -151,20 +150,23 @@ func (e *explainer) explain(ctx context.Context) (stale bool, err error) {
 		e.see(&e.chain[i])
 	}
 	var none *NoLimitsError
-	switch err = resolveError(err); {
+	if err != nil {
+		err = resolveError(err)
+	}
+	switch {
 	case errors.As(err, &none):
 		e.x.At, e.x.Err = time.Now(), none
 		return false, nil
 	case err != nil:
 		return false, err
 	}
-	pt := part{req: *e.req, policy: e.policy}
-	err = pt.prepare(e.lim)
+	it := item{req: *e.req, policy: e.policy}
+	err = it.prepare(e.lim)
 	var burst *BurstError
 	if err != nil && !errors.As(err, &burst) {
 		return false, err
 	}
-	stale, over, err := e.look(ctx, pt.lease)
+	stale, over, err := e.look(ctx, it.lease)
 	switch {
 	case err != nil:
 	case burst != nil:
@@ -208,50 +210,47 @@ func (e *explainer) declaredBy(manifest string) {
 	}
 }
 
-// look peeks at the buckets that a request would debit, and returns how it would be decided.
+// look reads the buckets that a request would debit, and returns how it would be decided.
 func (e *explainer) look(ctx context.Context, lease *Lease) (stale bool, d Decision, err error) {
-	buckets := make([]store.Bucket, len(lease.debits))
-	for i := range buckets {
-		buckets[i] = lease.debits[i].Bucket
+	for i := range lease.debits {
+		for j := range lease.debits[i].Charges { // also those that demand did not get to
+			c := &lease.debits[i].Charges[j]
+			n, _ := e.req.amount(c.Limit.Name)
+			c.Amount = max(0, min(n, MaxTokens)) * 1000
+		}
 	}
-	snap, err := e.lim.store.Peek(ctx, buckets...)
+	states, err := lease.peek(ctx)
 	if err != nil {
 		return false, d, err
 	}
-	e.x.At = snap.At
-	d = Decision{Allowed: true, At: snap.At}
-	now := nanosOf(snap.At)
+	d = lease.decision(true)
+	e.x.At = d.At
 	n := 0
 	for i := range lease.debits {
-		debit, st := &lease.debits[i], &snap.States[i]
+		debit, st := &lease.debits[i], &states[i]
 		at := slices.IndexFunc(e.x.Chain, func(c ExplainedEntity) bool { return c.ID == debit.Bucket.Entity })
 		for _, c := range debit.Charges {
-			// Also those that demand did not get to.
-			c.Amount = max(0, min(e.req.Tokens[c.Limit.Name], MaxTokens)) * 1000
-			from := lease.originOf(n)
+			s := d.Statuses[n]
 			n++
-			s := statusOf(debit.Bucket.Entity, e.req.Resource, from, c, levelNow(c, st, now), now)
+			e.add(at, c, s)
 			d.Allowed = d.Allowed && !s.Refused
-			d.Statuses = append(d.Statuses, s)
-			e.add(at, from, c, s)
-			stale = stale || from.source != SourceRequest && st.ID != 0 && st.Epoch > debit.Epoch
+			stale = stale || s.Source != SourceRequest && st.ID != 0 && st.Epoch > debit.Epoch
 		}
 	}
-	d.RetryAfter = longest(d.Statuses)
 	e.bind()
 	return stale, d, nil
 }
 
 // add records a limit that applies.
-func (e *explainer) add(at int, from origin, c store.Charge, s LimitStatus) {
+func (e *explainer) add(at int, c store.Charge, s LimitStatus) {
 	n := &e.x.Chain[at]
 	for i := range n.Levels {
-		n.Levels[i].Applies = n.Levels[i].Source == from.source
+		n.Levels[i].Applies = n.Levels[i].Source == s.Source
 	}
-	e.declaredBy(from.manifest)
+	e.declaredBy(s.Manifest)
 	l := limitOf(c.Limit)
 	for _, level := range e.chain[at].Levels {
-		if Source(level.Source) == from.source && level.Enforce != nil {
+		if Source(level.Source) == s.Source && level.Enforce != nil {
 			i := slices.IndexFunc(level.Limits, func(o store.Limit) bool { return o.Name == l.Name })
 			l.Enforce = Enforce(level.Enforce[i])
 		}
@@ -294,29 +293,11 @@ func (e *explainer) addManifests(ctx context.Context) error {
 	if len(e.manifests) == 0 {
 		return nil
 	}
-	id, err := e.lim.namespaceID(ctx)
-	if err != nil {
-		return err
-	}
-	keys := make([]store.Key, len(e.manifests))
-	for i, name := range e.manifests {
-		keys[i] = record.ManifestKey(id, name)
-	}
-	got, err := e.lim.store.Get(ctx, keys...)
-	if err != nil {
-		return err
-	}
-	for _, r := range got.Records {
-		if r.Version == 0 {
-			continue
-		}
-		var m record.Manifest
-		if err := record.Decode(r, &m); err != nil {
-			return err
-		}
+	last, err := e.lim.policies.Manifests(ctx, e.manifests)
+	for i, m := range last {
 		if m.Revision > 0 {
-			e.x.Manifests = append(e.x.Manifests, ExplainedManifest{r.Key.ID, m.Revision, m.At, m.By})
+			e.x.Manifests = append(e.x.Manifests, ExplainedManifest{e.manifests[i], m.Revision, m.At, m.By})
 		}
 	}
-	return nil
+	return publicError(err)
 }

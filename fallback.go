@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weirlimits/weir/internal/outage"
 	"github.com/weirlimits/weir/internal/policy"
@@ -11,24 +12,20 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// answered reports the result of a call to the store, and sorts its error. An ended context, a mistake, or a missing
-// share of the cell mean nothing for the store.
-func (d *decision) answered(ctx context.Context, call outage.Call, failed error) (cause, err error) {
-	if failed == nil {
-		d.lim.outage.End(call, outage.Succeeded)
-		return nil, nil
+// storeFailed ends a call that failed, and sorts its error: cause is the store's failure, for which on_unavailable
+// decides; err is returned to the caller. An ended context, a mistake, or a missing share of the cell mean nothing for
+// the store.
+func (d *decision) storeFailed(ctx context.Context, call outage.Call, failed error) (cause, err error) {
+	result := outage.Unknown
+	if cause, err = storeFailure(ctx, failed); cause != nil && !errors.Is(cause, policy.ErrShareExpired) {
+		result = outage.Failed
 	}
-	cause, err = storeFailure(ctx, failed)
-	if cause != nil && !errors.Is(cause, policy.ErrShareExpired) {
-		d.lim.outage.End(call, outage.Failed)
-	} else {
-		d.lim.outage.End(call, outage.Unknown)
-	}
+	d.lim.outage.End(call, result)
 	return cause, err
 }
 
-// shared returns the reason if a request has no share.
-func shared(req *Request, p *policy.Policy, cause error) error {
+// checkShare returns the reason if a request has no share.
+func checkShare(req *Request, p *policy.Policy, cause error) error {
 	switch {
 	case p == nil:
 		return unknownLimits(req.Entity, req.Resource, cause)
@@ -64,46 +61,32 @@ func (d *decision) onUnavailable(req *Request, p *policy.Policy) OnUnavailable {
 	return OnUnavailable(d.lim.policies.KnownMode(req.Entity, req.Resource, req.usesOwn()))
 }
 
-// storeFailure sorts an error: cause is the store's failure, for which on_unavailable decides; err is returned to the
-// caller.
+// storeFailure sorts an error: cause is the store's failure, err is returned to the caller.
 func storeFailure(ctx context.Context, failed error) (cause, err error) {
-	trouble, err := triage(ctx, failed)
-	if trouble {
-		return err, nil
-	}
-	return nil, err
-}
-
-// triage reports whether an error is the store's trouble, and the error to return to the caller.
-func triage(ctx context.Context, err error) (trouble bool, _ error) {
 	var config *ConfigError
-	var none *NoLimitsError
+	is := func(targets ...error) bool {
+		return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(failed, t) })
+	}
 	switch {
 	case ctx.Err() != nil:
-		return false, fmt.Errorf("acquire: %w", ctx.Err())
-	case errors.As(err, &config), errors.As(err, &none), errors.Is(err, ErrExceedsBurst), errors.Is(err, ErrNotFound),
-		errors.Is(err, ErrClosed), errors.Is(err, policy.ErrNoShare):
-		return false, err
-	case errors.Is(err, record.ErrUnreadable), errors.Is(err, store.ErrInvalid),
-		errors.Is(err, store.ErrDuplicateBucket):
-		return false, err // the store did answer: a bad record, or a bug in weir, must not admit
-	case errors.Is(err, store.ErrTooManyOverrides):
-		return false, &ConfigError{Field: "limits", Reason: err.Error()}
-	case errors.Is(err, store.ErrOverflow):
-		return false, &ConfigError{Field: "tokens", Reason: err.Error()}
-	case errors.Is(err, store.ErrStaleLimits):
-		return false, &unavailableError{&StoreError{
-			Op: "take", Err: err,
-			Hint: "the limits change faster than they can be read",
-		}}
-	case errors.Is(err, context.DeadlineExceeded):
-		return true, &StoreError{
-			Op: "take", Err: err,
-			Hint: "the store did not answer within Config.DecideWithin, which defaults to Config.StoreTimeout",
-		}
-	case errors.Is(err, store.ErrTooManyBuckets):
+		return nil, fmt.Errorf("acquire: %w", ctx.Err())
+	case errors.As(failed, &config), is(ErrNoLimits, ErrExceedsBurst, ErrNotFound, ErrClosed, policy.ErrNoShare):
+		return nil, failed
+	case is(record.ErrUnreadable, store.ErrInvalid, store.ErrDuplicateBucket):
+		return nil, failed // the store did answer: a bad record, or a bug in weir, must not admit
+	case is(store.ErrTooManyOverrides):
+		return nil, &ConfigError{Field: "limits", Reason: failed.Error()}
+	case is(store.ErrOverflow):
+		return nil, &ConfigError{Field: "tokens", Reason: failed.Error()}
+	case is(store.ErrStaleLimits):
+		hint := "the limits change faster than they can be read"
+		return nil, &unavailableError{&StoreError{Op: "take", Err: failed, Hint: hint}}
+	case is(context.DeadlineExceeded):
+		hint := "the store did not answer within Config.DecideWithin, which defaults to Config.StoreTimeout"
+		return &StoreError{Op: "take", Err: failed, Hint: hint}, nil
+	case is(store.ErrTooManyBuckets):
 		// The store did answer. If this were admitted, inventing ids would fill the store and remove all limits.
-		return false, &unavailableError{&StoreError{Op: "take", Err: err, Hint: "raise MaxBuckets of the store"}}
+		return nil, &unavailableError{&StoreError{Op: "take", Err: failed, Hint: "raise MaxBuckets of the store"}}
 	}
-	return true, err
+	return failed, nil
 }

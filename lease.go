@@ -55,7 +55,7 @@ func (le *Lease) decision(allowed bool) Decision {
 	if len(le.levels) == 0 {
 		return d
 	}
-	now := nanosOf(le.at)
+	now := clock.Nanos(le.at)
 	d.Statuses = make([]LimitStatus, 0, len(le.levels))
 	for i := range le.debits {
 		for _, c := range le.debits[i].Charges {
@@ -120,35 +120,45 @@ func (le *Lease) Adjust(ctx context.Context, delta Tokens) error {
 
 // changes returns the debits, with signed amounts, for those of the lease's charges that change.
 func (le *Lease) changes(delta Tokens) ([]store.Debit, error) {
+	names := le.limitNames()
 	for name, n := range delta {
 		if n > MaxTokens || n < -MaxTokens {
 			return nil, configErr("tokens."+name, "must be between -%d and %d", int64(MaxTokens), int64(MaxTokens))
 		}
-		if !le.degraded.free() && !le.has(name) {
-			return nil, le.unknown(name)
+		if err := le.checkName(name, names); err != nil && !le.degraded.free() {
+			return nil, err
 		}
 	}
-	var debits []store.Debit
+	var err error
+	debits := le.debitsOf(func(c store.Charge) int64 {
+		n := delta[c.Limit.Name] * 1000
+		switch {
+		case c.Shadow || err != nil: // left out; see leaveOut
+			return 0
+		case c.Amount+n < 0:
+			err = configErr("tokens."+c.Limit.Name, "cannot give back %d, the lease holds %d", -n/1000, c.Amount/1000)
+		case n > 0 && c.Amount > clock.MaxLevel-n:
+			err = configErr("tokens."+c.Limit.Name, "would put the amount of the lease out of range")
+		}
+		return n
+	})
+	return debits, err
+}
+
+// debitsOf returns the debits of the lease's limits with other amounts, apart from those of 0.
+func (le *Lease) debitsOf(amount func(store.Charge) int64) (debits []store.Debit) {
 	for i := range le.debits {
 		d := store.Debit{Bucket: le.debits[i].Bucket, Epoch: le.debits[i].Epoch}
 		for _, c := range le.debits[i].Charges {
-			n := delta[c.Limit.Name] * 1000
-			switch {
-			case n == 0 || c.Shadow: // left out; see leaveOut
-				continue
-			case c.Amount+n < 0:
-				return nil, configErr("tokens."+c.Limit.Name, "cannot give back %d, the lease holds %d", -n/1000,
-					c.Amount/1000)
-			case n > 0 && c.Amount > clock.MaxLevel-n:
-				return nil, configErr("tokens."+c.Limit.Name, "would put the amount of the lease out of range")
+			if n := amount(c); n != 0 {
+				d.Charges = append(d.Charges, store.Charge{Limit: c.Limit, Amount: n})
 			}
-			d.Charges = append(d.Charges, store.Charge{Limit: c.Limit, Amount: n})
 		}
 		if len(d.Charges) > 0 {
 			debits = append(debits, d)
 		}
 	}
-	return debits, nil
+	return debits
 }
 
 // apply records what a settle changed: additions only if they are known to be counted, returns always.
@@ -184,8 +194,8 @@ func (le *Lease) Commit(context.Context) error {
 // Rollback ends the lease and gives back all that it holds, exactly once. After a commit it gives nothing back and
 // returns [ErrCommitted], so it can be deferred; after a rollback it returns [ErrRolledBack].
 //
-// Rollback runs to completion even if ctx has ended. If the store's answer is lost, the tokens may be lost too: a
-// return is never repeated.
+// Rollback runs to completion even if ctx has ended. It is never repeated: without the store's answer, the tokens may
+// be lost.
 func (le *Lease) Rollback(ctx context.Context) error {
 	le.mu.Lock()
 	defer le.mu.Unlock()
@@ -193,18 +203,7 @@ func (le *Lease) Rollback(ctx context.Context) error {
 		return le.ended
 	}
 	le.ended = ErrRolledBack
-	var debits []store.Debit
-	for i := range le.debits {
-		d := store.Debit{Bucket: le.debits[i].Bucket, Epoch: le.debits[i].Epoch}
-		for _, c := range le.debits[i].Charges {
-			if c.Amount > 0 {
-				d.Charges = append(d.Charges, store.Charge{Limit: c.Limit, Amount: -c.Amount})
-			}
-		}
-		if len(d.Charges) > 0 {
-			debits = append(debits, d)
-		}
-	}
+	debits := le.debitsOf(func(c store.Charge) int64 { return min(0, -c.Amount) })
 	if le.degraded.free() || len(debits) == 0 && le.token == nil {
 		return nil
 	}
@@ -221,7 +220,7 @@ func (le *Lease) Rollback(ctx context.Context) error {
 // settle changes what the lease holds.
 func (le *Lease) settle(ctx context.Context, debits []store.Debit) (store.Outcome, error) {
 	if le.degraded != nil {
-		defer le.wake(debits)
+		defer le.lim.queues.Returned(debits)
 		return le.lim.outage.Settle(debits, le.degraded.elsewhere), nil
 	}
 	s := store.Settle{Debits: debits}
@@ -240,12 +239,21 @@ func (le *Lease) settle(ctx context.Context, debits []store.Debit) (store.Outcom
 	if err == nil {
 		le.lim.outage.Warm(debits, &out)
 	}
-	le.wake(debits)
+	le.lim.queues.Returned(debits)
 	return out, err
 }
 
-// wake wakes waiters to which tokens were given back.
-func (le *Lease) wake(debits []store.Debit) { le.lim.queues.returned(debits) }
+// reportAdjusted reports a change of what the lease holds.
+func (le *Lease) reportAdjusted(ctx context.Context, debits []store.Debit) {
+	if len(debits) == 0 {
+		return
+	}
+	le.lim.meter.Debited(le.lim.Namespace(), debits, le.policy.Share.Num, le.policy.Share.Den)
+	if f := le.lim.cfg.Observer.Adjusted; f != nil {
+		changed := debits // a copy, so that the parameter stays off the heap if nobody observes
+		f(ctx, AdjustedEvent{le.lim.Namespace(), le.policy.Entity, le.policy.Resource, &changed})
+	}
+}
 
 // recordAdjusted counts a change of what the lease holds, and reports the limits that it has brought near their end.
 func (le *Lease) recordAdjusted(ctx context.Context, debits []store.Debit, out store.Outcome) {
@@ -283,4 +291,23 @@ func (le *Lease) leaveOut() {
 			n++
 		}
 	}
+}
+
+// peek reads the current levels of the lease's limits into the lease, without a write, and returns the buckets.
+func (le *Lease) peek(ctx context.Context) ([]store.State, error) {
+	buckets := make([]store.Bucket, len(le.debits))
+	for i := range buckets {
+		buckets[i] = le.debits[i].Bucket
+	}
+	snap, err := le.lim.store.Peek(ctx, buckets...)
+	if err != nil {
+		return nil, err
+	}
+	le.at, le.levels = snap.At, nil
+	for i := range le.debits {
+		for _, c := range le.debits[i].Charges {
+			le.levels = append(le.levels, levelNow(c, &snap.States[i], clock.Nanos(snap.At)))
+		}
+	}
+	return snap.States, nil
 }

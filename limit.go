@@ -19,12 +19,11 @@ type Limit struct {
 	Amount int64         // tokens per Period
 	Period time.Duration // the time in which Amount is issued
 	Burst  int64         // tokens that can be spent at once; 0 means Amount
-	// Enforce says which entities the limit refuses: all, none, or a percentage of them. It only observes the others.
-	// Other processes may see a change of Enforce as late as [Config.CacheTTL], unlike a change of Amount, Period or
-	// Burst.
+	// Enforce selects the entities that the limit refuses. Other processes may see a change of Enforce as late as
+	// [Config.CacheTTL], unlike a change of Amount, Period or Burst. Defaults to all.
 	Enforce Enforce
-	// Former is only for a limit with a percentage. It is the rate that applies to the entities outside the percentage;
-	// they are then refused, too. Use it to roll out a change in steps. The zero value means none.
+	// Former is the rate for the entities outside a percentage: they are then refused, too. Use it to roll out a change
+	// in steps. The zero value means none; a limit without a percentage has none.
 	Former Rate
 }
 
@@ -36,9 +35,7 @@ type Rate struct {
 }
 
 // Rate returns the limit's rate, which can be the Former of another limit.
-func (l Limit) Rate() Rate {
-	return Rate{l.Amount, l.Period, cmp.Or(l.Burst, l.Amount)}
-}
+func (l Limit) Rate() Rate { return Rate{l.Amount, l.Period, cmp.Or(l.Burst, l.Amount)} }
 
 // PerSecond returns a limit of amount tokens per second, with a burst of the same amount.
 func PerSecond(name string, amount int64) Limit { return per(name, amount, time.Second) }
@@ -66,9 +63,9 @@ func (l Limit) WithBurst(burst int64) Limit {
 // MaxTokens is the largest burst, and the largest amount in one request.
 const MaxTokens = record.MaxTokens
 
-// Enforce says which entities a limit refuses: all (the zero value), none ([EnforceShadow]), or a percentage of them
-// from 1 to 99. For entities that it does not refuse, the limit is in shadow: it counts what it would have admitted,
-// and reports what it would have refused.
+// Enforce selects the entities that a limit refuses: all (the zero value), none ([EnforceShadow]), or a percentage of
+// them from 1 to 99. For the others, the limit is in shadow: it counts what it would have admitted, and reports what it
+// would have refused.
 //
 // Whether an entity belongs to a percentage depends only on its id and the limit's name: it does if the first eight
 // bytes of SHA-256(id, a zero byte, name), as a big-endian number modulo 100, are below the percentage. The result is
@@ -155,31 +152,6 @@ func (l Limit) Validate() error {
 	_, err := l.record().Validate()
 	return publicError(err)
 }
-
-// validate returns the limit with its burst filled in, or a ConfigError that names the field.
-func (l Limit) validate() (Limit, error) {
-	r, err := l.record().Validate()
-	return publicLimit(r), publicError(err)
-}
-
-// validateLimits checks a set of limits: that there is one, that each is valid, and that no name appears twice.
-func validateLimits(ls []Limit) ([]Limit, error) {
-	rs := make([]record.Limit, len(ls))
-	for i, l := range ls {
-		rs[i] = l.record()
-	}
-	rs, err := record.ValidateLimits(rs)
-	if err != nil {
-		return nil, publicError(err)
-	}
-	out := make([]Limit, len(rs))
-	for i, r := range rs {
-		out[i] = publicLimit(r)
-	}
-	return out, nil
-}
-
-func (l Limit) stored(override bool) store.Limit { return l.record().Stored(override) }
 
 func limitOf(l *store.Limit) Limit {
 	return Limit{Name: l.Name, Amount: l.Amount / 1000, Period: l.Period, Burst: l.Burst / 1000}

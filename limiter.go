@@ -5,14 +5,25 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/internal/outage"
 	"github.com/weirlimits/weir/internal/parts"
+	"github.com/weirlimits/weir/internal/parts/queue"
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
+
+// MaxDepth is the maximum number of entities in a chain: an entity, its parent, and so on.
+const MaxDepth = policy.MaxDepth
+
+// DefaultResource is the name under which an entity's limits for all other resources are stored and shown. No entity,
+// resource, limit or namespace can have this name.
+const DefaultResource = record.DefaultResource
+
+// DefaultNamespace is the namespace that exists in every store. Its opaque id is its name.
+const DefaultNamespace = record.DefaultNamespace
 
 // Limiter decides whether entities may spend tokens on resources, within one namespace of one store. It never admits
 // more than the limits allow. It is safe for concurrent use. Create one with [New].
@@ -24,8 +35,8 @@ type Limiter struct {
 
 	cfg       *Config
 	store     store.Store
-	inProcess store.InProcess // the store, if it never waits
-	queues    *queues         // of Wait
+	inProcess store.InProcess              // the store, if it never waits
+	queues    *queue.Queues[[]LimitStatus] // of Wait
 	closing   *closing
 	owner     bool // Close closes the store
 }
@@ -44,18 +55,13 @@ func New(cfg Config) (*Limiter, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	calls := newCalls(&cfg)
+	st, usage := parts.Bound(cfg.Store, cfg.StoreTimeout, cfg.observe())
 	l := &Limiter{
-		cfg: &cfg, store: calls, queues: &queues{}, closing: &closing{}, owner: true,
-		outage: cfg.outage(calls.Settle),
+		cfg: &cfg, store: st, queues: &queue.Queues[[]LimitStatus]{}, closing: &closing{}, owner: true,
+		outage: cfg.outage(st.Settle), meter: meter.New(cfg.meter(usage)),
 	}
 	l.inProcess, _ = cfg.Store.(store.InProcess)
-	var usage store.Usage
-	if calls.usage != nil {
-		usage = calls
-	}
-	l.meter = meter.New(cfg.meter(usage))
-	resolver := policy.New(cfg.policies(calls, l.outage.Want, l.queues.changed))
+	resolver := policy.New(cfg.policies(st, l.outage.Want, l.queues.Changed))
 	l.join(usage, resolver.Namespace(cfg.Namespace, cfg.NamespaceID))
 	return l, nil
 }
@@ -93,7 +99,7 @@ func (l *Limiter) Close() error {
 		l.outage.Close()
 		l.meter.Close()
 		l.closing.err = l.store.Close()
-		l.queues.changed("") // waiters must find out
+		l.queues.Changed("") // waiters must find out
 	})
 	return l.closing.err
 }
@@ -101,20 +107,14 @@ func (l *Limiter) Close() error {
 // resolve returns the policy for a request. It may return one together with an error of the cell's share.
 func (l *Limiter) resolve(ctx context.Context, req *Request) (*policy.Policy, error) {
 	p, err := l.policies.Resolve(ctx, req.Entity, req.Resource, req.usesOwn())
-	return p, resolveError(err)
-}
-
-// namespaceID returns the opaque id of the limiter's namespace.
-func (l *Limiter) namespaceID(ctx context.Context) (string, error) {
-	id, err := l.policies.ID(ctx)
-	return id, resolveError(err)
+	if err != nil {
+		err = resolveError(err)
+	}
+	return p, err
 }
 
 // resolveError returns an error of the policies as this package defines it.
 func resolveError(err error) error {
-	if err == nil {
-		return nil // before the variable, which is on the heap
-	}
 	var none *policy.NoLimitsError
 	switch {
 	case errors.As(err, &none):
@@ -131,31 +131,4 @@ func (l *Limiter) decideWithin(ctx context.Context) (context.Context, context.Ca
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, l.cfg.DecideWithin)
-}
-
-// beginning returns the start time of a decision if an observer wants its duration.
-func (l *Limiter) beginning() (began time.Time) {
-	if l.cfg.Observer.Decided != nil {
-		began = time.Now()
-	}
-	return began
-}
-
-// debited hands debits under a policy to the meter's tap.
-func (l *Limiter) debited(debits []store.Debit, p *policy.Policy) {
-	if l.meter.Tapped() {
-		l.meter.Debited(l.Namespace(), debits, p.Share.Num, p.Share.Den)
-	}
-}
-
-// countDegraded counts a request that was admitted without the store.
-func (l *Limiter) countDegraded(req *Request) {
-	if id := l.policies.LastID(); id != "" { // otherwise the namespace is not known
-		l.meter.Request(store.Bucket{Namespace: id, Entity: req.Entity, Resource: req.Resource}, time.Now(), false)
-	}
-}
-
-// countRefusal counts a refusal of Allow.
-func (l *Limiter) countRefusal(p *policy.Policy) {
-	l.meter.RefusedOne(&p.Refused, p.Bucket(), p.Single)
 }

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -18,12 +19,11 @@ type Observer struct {
 	// Adjusted is called after a lease was adjusted or rolled back.
 	Adjusted func(ctx context.Context, e AdjustedEvent)
 	// WouldRefuse is called for each limit in shadow that would have refused a request had it been enforced. If it is
-	// set and a limit is in shadow, Allow also asks the store for the levels of the limits.
+	// set and a limit is in shadow, Allow also reads the levels of the limits.
 	WouldRefuse func(ctx context.Context, e WouldRefuseEvent)
 	// NearLimit is called when the used part of a limit reaches a threshold (see admin.Limits.SetNearLimit), and for
 	// the first refusal in an hour. It is also called for parents' limits, and for limits in shadow, which do not
-	// refuse. Each event is sent once per window, as far as this process remembers. If it is set, Allow also asks the
-	// store for the levels of the limits.
+	// refuse. If it is set, Allow also reads the levels of the limits.
 	NearLimit func(ctx context.Context, e NearLimitEvent)
 	// Unreadable is called when the limiter reads a catalog record that it cannot use. The last known contents stay in
 	// use, and the record is read again within seconds.
@@ -76,9 +76,9 @@ type DecidedEvent struct {
 	Cause                       Cause // why the store did not make it
 	Err                         error // the error that the caller got if not allowed; nil if Allow reports a refusal
 	Took                        time.Duration
-	// Part is the index of the request in the call of [Limiter.AcquireAll] that decided it. All its requests have the
+	// Index is the position of the request in its call of [Limiter.AcquireAll], from 0. All requests of a call have the
 	// same error.
-	Part int
+	Index int
 
 	debits *[]store.Debit // one word, and comparable
 }
@@ -130,6 +130,39 @@ func charges(debits []store.Debit, limit string) bool {
 	return false
 }
 
+// NearLimitEvent reports that an entity has used much of a limit, or that the limit refused it.
+//
+// An event is sent once per window, and only again in a later window after usage was below the threshold, as far as
+// this process has seen. The same event has the same ID in every process, so a receiver can recognize repetitions from
+// a fleet.
+type NearLimitEvent struct {
+	ID                          string // 32 hexadecimal digits
+	Namespace, Entity, Resource string // of the limit: the entity may be a parent of the one in the request
+	Limit                       string
+	Override                    bool // the limit came with the request
+	Shadow                      bool // the limit does not refuse this entity; see [Enforce]
+	Kind                        NearLimitKind
+	// Percent is the threshold that was reached; for a refusal, the used percentage of the burst, rounded down.
+	Percent int
+	Used    int64 // tokens used of the burst, rounded up; more than Of in debt
+	Of      int64 // the burst in tokens
+	// WindowStart and WindowLength are the window in which the event is sent once: for a threshold the limit's period,
+	// at least a minute; for a refusal an hour. Windows are aligned to 2024-01-01T00:00:00Z, so to minutes, hours and
+	// days in UTC.
+	WindowStart  time.Time
+	WindowLength time.Duration
+	At           time.Time // the store's time
+}
+
+// NearLimitKind is the kind of a [NearLimitEvent].
+type NearLimitKind string
+
+// The kinds of NearLimitEvent.
+const (
+	NearThreshold NearLimitKind = meter.Threshold // usage of the burst has reached a threshold
+	NearRefused   NearLimitKind = meter.Refusal   // the first refusal in an hour
+)
+
 // WouldRefuseEvent describes a request that a limit in shadow would have refused.
 type WouldRefuseEvent struct {
 	Namespace, Entity, Resource string // of the limit: the entity may be a parent of the one in the request
@@ -149,15 +182,4 @@ type CalledEvent struct {
 	Op   string // "take", "settle", "peek", "get", "commit", "list", "buckets", "forget", "usage", "count"
 	Took time.Duration
 	Err  error
-}
-
-func (le *Lease) reportAdjusted(ctx context.Context, debits []store.Debit) {
-	if len(debits) == 0 {
-		return
-	}
-	le.lim.debited(debits, le.policy)
-	if f := le.lim.cfg.Observer.Adjusted; f != nil {
-		changed := debits // a copy, so that the parameter stays off the heap if nobody observes
-		f(ctx, AdjustedEvent{le.lim.Namespace(), le.policy.Entity, le.policy.Resource, &changed})
-	}
 }

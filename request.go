@@ -1,5 +1,7 @@
 package weir
 
+import "github.com/weirlimits/weir/internal/policy"
+
 // Tokens maps the names of limits to amounts: Tokens{"rpm": 1, "tpm": 500}.
 type Tokens map[string]int64
 
@@ -24,6 +26,14 @@ type Request struct {
 
 // usesOwn reports whether the entity's own limits apply to the request.
 func (req *Request) usesOwn() bool { return len(req.Limits) == 0 }
+
+// amount returns the tokens that the request asks of a limit, and whether it names the limit.
+func (req *Request) amount(limit string) (n int64, named bool) {
+	if n, named = req.Tokens[limit]; !named && policy.CountsRequests(limit) {
+		n = req.Requests
+	}
+	return n, named
+}
 
 // OnUnavailable determines how a request is decided when the store does not answer.
 type OnUnavailable string

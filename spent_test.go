@@ -22,7 +22,7 @@ type spending struct{ got []string }
 func (s *spending) observe(c *weir.Config) {
 	c.Observer = &weir.Observer{
 		Decided: func(_ context.Context, e weir.DecidedEvent) {
-			s.got = append(s.got, fmt.Sprintf("%s %d %v", e.Entity, e.Part, maps.Collect(e.Spent())))
+			s.got = append(s.got, fmt.Sprintf("%s %d %v", e.Entity, e.Index, maps.Collect(e.Spent())))
 		},
 		Adjusted: func(_ context.Context, e weir.AdjustedEvent) {
 			s.got = append(s.got, fmt.Sprintf("%s %s %s %v", e.Namespace, e.Entity, e.Resource, maps.Collect(e.Spent())))

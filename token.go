@@ -62,10 +62,6 @@ func (le *Lease) Token(id string, expires time.Time) LeaseToken {
 	if le.token == nil && id != "" {
 		le.token = &issuedToken{id: id, expires: expires}
 	}
-	return le.tokenLocked()
-}
-
-func (le *Lease) tokenLocked() LeaseToken {
 	t := LeaseToken{
 		Entity: le.policy.Entity, Resource: le.policy.Resource,
 		Local: le.degraded != nil && le.degraded.local,
@@ -73,15 +69,9 @@ func (le *Lease) tokenLocked() LeaseToken {
 	if le.token != nil && le.ended == nil {
 		t.ID, t.Seq, t.Expires = le.token.id, le.token.seq, le.token.expires
 	}
-	n := 0
-	for i := range le.debits {
-		n += len(le.debits[i].Charges)
-	}
-	if n > 0 {
-		t.Charges = make([]TokenCharge, 0, n)
-	}
 	for i := range le.debits {
 		t.Namespace = le.debits[i].Bucket.Namespace
+		t.Charges = slices.Grow(t.Charges, len(le.debits[i].Charges))
 		for _, c := range le.debits[i].Charges {
 			t.Charges = append(t.Charges, TokenCharge{
 				Entity: le.debits[i].Bucket.Entity, Limit: limitOf(c.Limit), Override: c.Limit.Override,
@@ -97,9 +87,9 @@ func (le *Lease) tokenLocked() LeaseToken {
 // no I/O and is not recorded. LeaseFromToken does no I/O for the lease, and does not check whether the limits have
 // changed since.
 func (l *Limiter) LeaseFromToken(ctx context.Context, t LeaseToken) (*Lease, error) {
-	id, err := l.namespaceID(ctx)
+	id, err := l.policies.ID(ctx)
 	if err != nil {
-		return nil, err
+		return nil, publicError(err)
 	}
 	if t.Namespace != "" && t.Namespace != id {
 		return nil, configErr("lease", "belongs to another namespace")
@@ -117,9 +107,9 @@ func (l *Limiter) LeaseFromToken(ctx context.Context, t LeaseToken) (*Lease, err
 		le.degraded = &degradation{reason: "the store did not answer", local: true, elsewhere: true}
 	}
 	for _, c := range t.Charges {
-		lim, err := c.Limit.validate()
+		lim, err := c.Limit.record().Validate()
 		if err != nil {
-			return nil, err
+			return nil, publicError(err)
 		}
 		if c.Tokens < 0 || c.Tokens > clock.MaxLevel/1000 || c.LeftOut && c.Tokens > 0 {
 			return nil, configErr("lease", "has a bad amount of %s: %d", lim.Name, c.Tokens)
@@ -130,7 +120,7 @@ func (l *Limiter) LeaseFromToken(ctx context.Context, t LeaseToken) (*Lease, err
 			at = len(le.debits)
 			le.debits = append(le.debits, store.Debit{Bucket: b})
 		}
-		stored := lim.stored(c.Override)
+		stored := lim.Stored(c.Override)
 		charge := store.Charge{Limit: &stored, Amount: c.Tokens * 1000, Shadow: c.LeftOut}
 		le.debits[at].Charges = append(le.debits[at].Charges, charge)
 	}

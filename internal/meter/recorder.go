@@ -4,6 +4,7 @@ package meter
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -37,9 +38,6 @@ type Tap func(namespace string, debits []store.Debit, num, den int64)
 // Tap makes debits go to f, too. It must be called before the first decision.
 func (r *Recorder) Tap(f Tap) { r.tap = f }
 
-// Tapped reports whether anybody wants debits.
-func (r *Recorder) Tapped() bool { return r.tap != nil }
-
 // Debited hands debits to the tap.
 func (r *Recorder) Debited(namespace string, debits []store.Debit, num, den int64) {
 	if r.tap != nil {
@@ -63,7 +61,6 @@ func New(cfg Config) *Recorder {
 type Decision struct {
 	Namespace  string // its name
 	Thresholds []int  // percentages of a burst at which events are due; nil for the default
-	Shadows    bool   // some charge is in shadow
 	Debits     []store.Debit
 	store.Outcome
 }
@@ -79,7 +76,7 @@ func (d *Decision) look() nearLook {
 
 // Decided reports what a decision of the store has brought near its end, what refused, and what in shadow would have.
 func (r *Recorder) Decided(ctx context.Context, d *Decision) {
-	if r.near == nil && !d.Shadows || len(d.Levels) == 0 {
+	if len(d.Levels) == 0 || r.near == nil && !slices.ContainsFunc(d.Debits, shadowed) {
 		return
 	}
 	o, n := d.look(), 0
@@ -100,6 +97,11 @@ func (r *Recorder) Decided(ctx context.Context, d *Decision) {
 			}
 		}
 	}
+}
+
+// shadowed reports whether a limit is in shadow.
+func shadowed(d store.Debit) bool {
+	return slices.ContainsFunc(d.Charges, func(c store.Charge) bool { return c.Shadow })
 }
 
 func (r *Recorder) wouldRefuse(ctx context.Context, d *Decision, b store.Bucket, c store.Charge) {

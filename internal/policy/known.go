@@ -74,7 +74,7 @@ func (n *Namespace) KnownMode(entity, resource string, own bool) (mode Mode) {
 	for id, depth := entity, 0; id != "" && depth < MaxDepth; depth++ {
 		keys := recordsOf(s.id, id, resource)
 		if id == entity && !own {
-			keys = keys[:shared]
+			keys = keys[:slotsBeforeOwn]
 		}
 		rs, unknown := n.knownRecords(keys)
 		if m := s.onUnavailable.Load(); m != nil && unknown[systemLimits] {

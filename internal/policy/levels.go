@@ -55,8 +55,8 @@ const (
 	slotLimits
 	slotDefaultLimits
 
-	// A request that brings its own limits needs the records before this one of its entity.
-	shared = slotLimits
+	// The records before the entity's own limits are all that a request with overriding limits needs of its entity.
+	slotsBeforeOwn = slotLimits
 )
 
 // levels are the levels at which limits and settings are looked up, in order of precedence.

@@ -17,7 +17,7 @@ type Policy struct {
 
 	Chain             []string     // the entity and its parents as far as they are charged
 	Targets           []Target     // the members of the chain that have limits
-	Own               store.Bucket // in a policy for requests that bring limits: the entity's bucket
+	OverrideBucket    store.Bucket // in a policy for requests with overriding limits: the entity's bucket
 	OnUnavailable     Mode         // unless the request sets it
 	UsesBroaderLimits bool         // it uses more general limits, because an entity's own are not known
 	Thresholds        []int        // of near-limit events, from the system's record; nil for the default

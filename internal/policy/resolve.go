@@ -121,7 +121,7 @@ func (r *Resolver) resolve(
 		}
 		keys := recordsOf(s.id, id, resource)
 		if id == entity && !own {
-			keys = keys[:shared]
+			keys = keys[:slotsBeforeOwn]
 		}
 		rs, good, err := from.read(keys)
 		if err != nil {
@@ -175,8 +175,8 @@ func (r *Resolver) add(p *Policy, id string, rs []catalogRecord) {
 		Bucket: store.Bucket{Namespace: p.NamespaceID, Entity: id, Resource: p.Resource},
 		Epoch:  math.MaxUint64,
 	}
-	if len(rs) == shared {
-		p.Own = t.Bucket
+	if len(rs) == slotsBeforeOwn {
+		p.OverrideBucket = t.Bucket
 		p.OnUnavailable = r.setting(rs).Mode
 		return
 	}

@@ -39,7 +39,7 @@ func (n *Namespace) Trace(ctx context.Context, entity, resource string, own bool
 			Record: rs[slotEntity].entity, Setting: n.setting(rs),
 		}
 		for _, l := range levels {
-			if len(rs) > shared {
+			if len(rs) > slotsBeforeOwn {
 				rec := &rs[l.slot]
 				m.Levels = append(m.Levels, Level{l.source, rec.limits, rec.enforce, rec.onUnavailable})
 			}
@@ -50,4 +50,29 @@ func (n *Namespace) Trace(ctx context.Context, entity, resource string, own bool
 		chain = append(chain, m)
 	})
 	return p, chain, err
+}
+
+// Manifests returns the records of manifests, in order. That of a manifest that does not exist is empty.
+func (n *Namespace) Manifests(ctx context.Context, names []string) ([]record.Manifest, error) {
+	id, err := n.ID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]store.Key, len(names))
+	for i, name := range names {
+		keys[i] = record.ManifestKey(id, name)
+	}
+	got, err := n.cfg.Catalog.Get(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	manifests := make([]record.Manifest, len(names))
+	for i, r := range got.Records {
+		if r.Version > 0 {
+			if err := record.Decode(r, &manifests[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return manifests, nil
 }

@@ -37,7 +37,7 @@ func (m *Metrics) decided(ctx context.Context, e weir.DecidedEvent) {
 		}
 	case refused:
 		sh.refuse(k)
-		if over != nil && e.Part == 0 { // the parts of a request share the error
+		if over != nil && e.Index == 0 { // the requests of one call share the error
 			for i := range over.Statuses {
 				if st := &over.Statuses[i]; st.Refused && !st.Shadow {
 					sh.tally.refuse(limitKey{m.limits.of(st.Limit), m.resources.of(st.Resource)}, 1)

@@ -16,7 +16,7 @@ var floors = [][]string{
 	{"store/internal/...", "store/storetest/...", "internal/batch/..."}, // what drivers share
 	{"store/memory", "store/disk", "store/dynamodb/...", "store/redis/..."},
 	{"internal/policy/...", "internal/meter/...", "internal/outage/..."},
-	{"internal/parts"},
+	{"internal/parts/..."},
 	{"."}, // decides
 	{"internal/answer", "admin", "retry"},
 	{"httplimit", "grpclimit", "weirtest", "internal/manifest/...", "internal/fleet/..."},

@@ -1,4 +1,4 @@
-package weir
+package parts
 
 import (
 	"context"
@@ -9,21 +9,28 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// calls is the store as the limiter calls it: each call ends within StoreTimeout or with its context, whichever comes
-// first, and is reported to [Observer.Called]. Take is bounded by its decision instead.
+// Observe receives each call to a store, with its duration.
+type Observe func(ctx context.Context, op string, took time.Duration, err error)
+
+// calls is a store whose calls end within a timeout or with their context, whichever comes first, and are reported.
+// Take is bounded by its decision instead.
 type calls struct {
 	store.Store
 	usage     store.Usage // nil if the store keeps no usage
 	inProcess bool        // the store never waits, so nothing is bounded
 	timeout   time.Duration
-	called    func(context.Context, CalledEvent) // optional
+	observe   Observe // optional
 }
 
-func newCalls(cfg *Config) *calls {
-	c := &calls{Store: cfg.Store, timeout: cfg.StoreTimeout, called: cfg.Observer.Called}
-	c.usage, _ = cfg.Store.(store.Usage)
-	_, c.inProcess = cfg.Store.(store.InProcess)
-	return c
+// Bound returns the store with each call bounded and reported, and the same as a [store.Usage]; nil if it is none. A
+// nil observe is none.
+func Bound(st store.Store, timeout time.Duration, observe Observe) (store.Store, store.Usage) {
+	c := &calls{Store: st, timeout: timeout, observe: observe}
+	_, c.inProcess = st.(store.InProcess)
+	if c.usage, _ = st.(store.Usage); c.usage == nil {
+		return c, nil
+	}
+	return c, c
 }
 
 // call is one call to the store.
@@ -38,7 +45,7 @@ type call struct {
 
 func (c *calls) begin(ctx context.Context, op string) call {
 	k := call{calls: c, op: op, caller: ctx, bounded: ctx}
-	if c.called != nil {
+	if c.observe != nil {
 		k.began = time.Now()
 	}
 	if until, ok := ctx.Deadline(); !c.inProcess && !(ok && time.Until(until) <= c.timeout) {
@@ -52,8 +59,8 @@ func (k *call) end(err error) error {
 	if k.cancel != nil {
 		k.cancel()
 	}
-	if k.called != nil {
-		k.called(k.caller, CalledEvent{Op: k.op, Took: time.Since(k.began), Err: err})
+	if k.observe != nil {
+		k.observe(k.caller, k.op, time.Since(k.began), err)
 	}
 	switch {
 	case err == nil:
@@ -61,19 +68,19 @@ func (k *call) end(err error) error {
 	case k.caller.Err() != nil:
 		return fmt.Errorf("%s: %w", k.op, k.caller.Err())
 	case errors.Is(err, context.DeadlineExceeded):
-		return &StoreError{Op: k.op, Err: err, Hint: "the store did not answer within Config.StoreTimeout"}
+		return &store.Error{Op: k.op, Err: err, Hint: "the store did not answer within Config.StoreTimeout"}
 	}
 	return err
 }
 
 // Take implements [store.Store].
 func (c *calls) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
-	if c.called == nil {
+	if c.observe == nil {
 		return c.Store.Take(ctx, t)
 	}
 	began := time.Now()
 	out, err := c.Store.Take(ctx, t)
-	c.called(ctx, CalledEvent{Op: "take", Took: time.Since(began), Err: err})
+	c.observe(ctx, "take", time.Since(began), err)
 	return out, err
 }
 
