@@ -1,7 +1,6 @@
 package weir_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
-	"github.com/weirlimits/weir/internal/api"
 )
 
 // explained returns the explanation of a request on "api", and fails the test if explaining did more than read.
@@ -255,24 +253,4 @@ func TestExplainForetells(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestExplainJSON(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.child("alice", "")
-	b.set("", "", weir.PerMinute("tpm", 5000).WithBurst(7500))
-	b.take("alice", weir.Tokens{"tpm": 7000})
-	got, err := json.Marshal(api.Explanation{Explanation: b.explained("alice", weir.Tokens{"tpm": 600})})
-	must(t, err)
-	const want = `{"namespace":"default","entity":"alice","resource":"api","tokens":{"tpm":600},"at":"2026-03-01T12:00:00Z",` +
-		`"outcome":"refused","detail":"limit exceeded: tpm of alice on api has 500 of 7500 available, 600 requested; retry in 1.2s","retry_after":1.2,` +
-		`"binding":{"entity":"alice","limit":"tpm"},"on_unavailable":{"value":"deny","from":"config"},"cached":60,` +
-		`"chain":[{"entity":"alice","exists":true,"cascade":false,"levels":[{"source":"entity","set":false,"applies":false},` +
-		`{"source":"entity-default","set":false,"applies":false},{"source":"resource","set":false,"applies":false},{"source":"system","set":true,"applies":true}],` +
-		`"limits":[{"limit":"tpm","source":"system","text":"tpm:5000/min:7500","amount":5000,"period":"min","burst":7500,"enforce":"on","shadow":false,` +
-		`"requested":600,"available":500,"used":0.9333,"full_in":84,"refused":true,"retry_after":1.2,"binds":true}]}],"manifests":[]}`
-	if string(got) != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
 }
