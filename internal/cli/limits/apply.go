@@ -36,11 +36,9 @@ func plan(r *kit.Run) *cobra.Command {
 		if err := q.check(&q.lambdaFlags); err != nil {
 			return err
 		}
-		changed := false
-		err := planning(ctx, r, &q.planFlags, func(
+		return planning(ctx, r, &q.planFlags, func(
 			lim *weir.Limiter, plans []*manifest.Plan, save func() ([]byte, error),
 		) error {
-			changed = someChange(plans)
 			if q.Out != "" {
 				text, err := save()
 				if err == nil {
@@ -63,12 +61,7 @@ func plan(r *kit.Run) *cobra.Command {
 				}
 			})
 		})
-		return q.exit(changed, err)
 	})
-}
-
-func someChange(plans []*manifest.Plan) bool {
-	return slices.ContainsFunc(plans, func(p *manifest.Plan) bool { return !p.Empty() })
 }
 
 // plansView is plans as printed.
@@ -77,17 +70,26 @@ type plansView struct {
 	WhatIf []triedPlan      `json:"what_if,omitempty"` // one per plan
 }
 
-// planning reads manifests, plans them on an existing store or through a function, and calls f with the plans. Through
-// a function, lim is nil. save returns the plans in the format of a saved plan.
+// planning reads manifests, plans them on an existing store or through a function, and calls show with the plans.
+// Through a function, lim is nil. save returns the plans in the format of a saved plan.
 func planning(
 	ctx context.Context, a *kit.Run, q *planFlags,
-	f func(lim *weir.Limiter, plans []*manifest.Plan, save func() ([]byte, error)) error,
+	show func(lim *weir.Limiter, plans []*manifest.Plan, save func() ([]byte, error)) error,
 ) error {
-	ms, err := q.Read(a)
-	if err != nil {
-		return err
-	}
-	if q.Stack != "" {
+	var plans []*manifest.Plan
+	err := func() error {
+		ms, err := q.Read(a)
+		if err != nil {
+			return err
+		}
+		if q.Stack == "" {
+			return a.With(stores.Existing, func(lim *weir.Limiter) (err error) {
+				if plans, err = makePlans(ctx, lim, ms, q.Exact); err != nil {
+					return err
+				}
+				return show(lim, plans, func() ([]byte, error) { return manifest.Save(plans) })
+			})
+		}
 		p, err := q.provisioner(ctx)
 		if err != nil {
 			return err
@@ -96,30 +98,22 @@ func planning(
 		if err != nil {
 			return err
 		}
-		return f(nil, plansOf(saved), saved.Text)
-	}
-	return a.With(stores.Existing, func(lim *weir.Limiter) error {
-		plans, err := makePlans(ctx, lim, ms, q.Exact)
-		if err != nil {
-			return err
-		}
-		return f(lim, plans, func() ([]byte, error) { return manifest.Save(plans) })
-	})
+		plans = plansOf(saved)
+		return show(nil, plans, saved.Text)
+	}()
+	return q.exit(slices.ContainsFunc(plans, func(p *manifest.Plan) bool { return !p.Empty() }), err)
 }
 
 func diff(r *kit.Run) *cobra.Command {
 	return kit.Func(r, kit.Spec{Use: "diff", Short: "Show how the live limits differ from manifests, and why"},
 		func(ctx context.Context, q *planFlags) error {
-			changed := false
-			err := planning(ctx, r, q, func(_ *weir.Limiter, plans []*manifest.Plan, _ func() ([]byte, error)) error {
-				changed = someChange(plans)
+			return planning(ctx, r, q, func(_ *weir.Limiter, plans []*manifest.Plan, _ func() ([]byte, error)) error {
 				return r.Print(map[string]any{"manifests": manifest.DriftOf(plans)}, func() {
 					for _, p := range plans {
 						printDrift(r, p)
 					}
 				})
 			})
-			return q.exit(changed, err)
 		})
 }
 
@@ -167,20 +161,25 @@ If the command dies, the stage stays as it is, and the same command continues fr
 		if err := q.check(); err != nil {
 			return err
 		}
-		if q.Stack != "" {
-			if len(q.Stages) > 0 {
-				return kit.Usage(
-					errors.New("--stage cannot be used with --via-lambda: it takes longer than a function may run"),
-				)
-			}
-			return applyVia(ctx, r, q)
+		if q.Stack != "" && len(q.Stages) > 0 {
+			return kit.Usage(
+				errors.New("--stage cannot be used with --via-lambda: it takes longer than a function may run"),
+			)
 		}
-		prepare, err := q.prepare(r)
+		saved, ms, err := q.read(r)
 		if err != nil {
 			return err
 		}
-		return r.With(stores.Create, func(lim *weir.Limiter) error {
-			plans, err := prepare(ctx, lim)
+		if q.Stack != "" {
+			return applyVia(ctx, r, q, saved, ms)
+		}
+		return r.With(stores.Create, func(lim *weir.Limiter) (err error) {
+			var plans []*manifest.Plan
+			if q.Plan != "" {
+				plans, err = manifest.Load(ctx, lim, saved, q.Plan)
+			} else {
+				plans, err = makePlans(ctx, lim, ms, q.Exact)
+			}
 			if err != nil {
 				return err
 			}
@@ -189,21 +188,16 @@ If the command dies, the stage stays as it is, and the same command continues fr
 	})
 }
 
-// prepare reads the manifests or the saved plan, and returns how to plan them on a store.
-func (q *applyRequest) prepare(r *kit.Run) (func(context.Context, *weir.Limiter) ([]*manifest.Plan, error), error) {
-	if q.Plan != "" {
-		text, err := os.ReadFile(q.Plan)
-		if err != nil {
-			return nil, fmt.Errorf("read the plan: %w", err)
-		}
-		return func(ctx context.Context, lim *weir.Limiter) ([]*manifest.Plan, error) {
-			return manifest.Load(ctx, lim, text, q.Plan)
-		}, nil
+// read reads the saved plan, or the manifests.
+func (q *applyRequest) read(r *kit.Run) (saved []byte, ms []*manifest.Manifest, err error) {
+	if q.Plan == "" {
+		ms, err = q.Read(r)
+		return nil, ms, err
 	}
-	ms, err := q.Read(r)
-	return func(ctx context.Context, lim *weir.Limiter) ([]*manifest.Plan, error) {
-		return makePlans(ctx, lim, ms, q.Exact)
-	}, err
+	if saved, err = os.ReadFile(q.Plan); err != nil {
+		err = fmt.Errorf("read the plan: %w", err)
+	}
+	return saved, nil, err
 }
 
 // applied is results as printed.
@@ -217,17 +211,14 @@ func applyPlans(
 	summary string,
 ) error {
 	return applyEach(ctx, a, plans, flags, func(i int) (manifest.Result, error) {
-		progress := applying(a, plans[i].Namespace)
-		defer progress.done()
+		progress := term.NewProgress(a.Err)
+		defer progress.Done()
 		opts := manifest.ApplyOptions{
-			Adopt: true, Keep: flags.Keep, Rate: flags.Rate, Summary: summary, Progress: progress.update,
-			Wait: time.Minute, Waiting: func(held *admin.LockedError) {
-				a.Err.Println(
-					fmt.Sprintf(
-						"waiting for %s, who is applying the same manifest, until %s at the latest", held.By,
-						kit.Instant(held.Until),
-					),
-				)
+			Adopt: true, Keep: flags.Keep, Rate: flags.Rate, Summary: summary,
+			Progress: func(done, total int) { progress.Update("applying", float64(done)/float64(max(1, total))) },
+			Wait:     time.Minute, Waiting: func(held *admin.LockedError) {
+				a.Err.Printf("waiting for %s, who is applying the same manifest, until %s at the latest\n",
+					held.By, kit.Instant(held.Until))
 			},
 		}
 		if stage != nil && len(stage.Stages) > 0 {
@@ -291,7 +282,6 @@ func partly(err error) error {
 
 // agree asks at the terminal about changes that a repeated apply cannot undo.
 func agree(ctx context.Context, a *kit.Run, plans []*manifest.Plan, flags *applyFlags) error {
-	var asks []string
 	deletes, tightens, adopts := 0, 0, 0
 	for _, p := range plans {
 		if !flags.Keep {
@@ -300,17 +290,22 @@ func agree(ctx context.Context, a *kit.Run, plans []*manifest.Plan, flags *apply
 		tightens += p.Tightening()
 		adopts += p.Count(manifest.Adopt)
 	}
-	if deletes > 0 && !flags.Yes {
-		asks = append(asks, "delete "+kit.Plural(deletes, "record"))
+	if adopts > 0 && !flags.Adopt && flags.Yes && !term.IsTerminal(a.In) {
+		return kit.Usagef("would adopt %s that no manifest manages: add --adopt", kit.Plural(adopts, "live record"))
 	}
-	if tightens > 0 && !flags.Yes {
-		asks = append(asks, "tighten limits in "+kit.Plural(tightens, "change"))
-	}
-	if adopts > 0 && !flags.Adopt {
-		if flags.Yes && !term.IsTerminal(a.In) {
-			return kit.Usagef("would adopt %s that no manifest manages: add --adopt", kit.Plural(adopts, "live record"))
+	var asks []string
+	for _, may := range []struct {
+		n       int
+		allowed bool
+		what    string
+	}{
+		{deletes, flags.Yes, "delete " + kit.Plural(deletes, "record")},
+		{tightens, flags.Yes, "tighten limits in " + kit.Plural(tightens, "change")},
+		{adopts, flags.Adopt, "adopt " + kit.Plural(adopts, "record") + " that no manifest manages"},
+	} {
+		if may.n > 0 && !may.allowed {
+			asks = append(asks, may.what)
 		}
-		asks = append(asks, "adopt "+kit.Plural(adopts, "record")+" that no manifest manages")
 	}
 	if len(asks) == 0 {
 		return nil
@@ -322,28 +317,3 @@ func agree(ctx context.Context, a *kit.Run, plans []*manifest.Plan, flags *apply
 	}
 	return err
 }
-
-// applyProgress is a progress line on a terminal, or an occasional line in a pipe.
-type applyProgress struct {
-	app   *kit.Run
-	line  *term.Progress
-	where string
-	last  time.Time
-}
-
-func applying(a *kit.Run, namespace string) *applyProgress {
-	return &applyProgress{a, term.NewProgress(a.Err), namespace, time.Now()}
-}
-
-// progressInPipe is the interval between progress lines in a pipe.
-const progressInPipe = 5 * time.Second
-
-func (p *applyProgress) update(done, total int) {
-	p.line.Update("applying", float64(done)/float64(max(1, total)))
-	if !p.app.Err.Terminal && time.Since(p.last) >= progressInPipe {
-		p.last = time.Now()
-		p.app.Err.Println(fmt.Sprintf("applying to %s: %d of %d", p.where, done, total))
-	}
-}
-
-func (p *applyProgress) done() { p.line.Done() }

@@ -14,39 +14,6 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// gates is a gate that is open if all of its gates are.
-type gates []manifest.Gate
-
-// Open implements manifest.Gate.
-func (gs gates) Open(ctx context.Context, percent int) (bool, error) {
-	for _, g := range gs {
-		if open, err := g.Open(ctx, percent); err != nil || !open {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
-// Begin implements manifest.Gate.
-func (gs gates) Begin(ctx context.Context, percent int) error {
-	for _, g := range gs {
-		if err := g.Begin(ctx, percent); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Check implements manifest.Gate.
-func (gs gates) Check(ctx context.Context, last bool) error {
-	for _, g := range gs {
-		if err := g.Check(ctx, last); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 const (
 	// gateFormat is the format of a gate document, which says how far rollouts may go.
 	gateFormat = "weir-gate-1"
@@ -66,11 +33,13 @@ type letting struct {
 }
 
 // approval is a gate that opens as far as a document allows. The document is deployed separately from the limits, for
-// example by AppConfig. If the document is rolled back, the gate closes and the rollout is undone.
+// example by AppConfig. If the document is rolled back, the gate closes and the rollout is undone. While it is open, it
+// does what the next gate does.
 type approval struct {
 	hash string
 	read func(context.Context) (letting, error)
 	tell func(string)
+	next manifest.Gate
 
 	percent int // the current stage
 	known   letting
@@ -104,17 +73,17 @@ func (g *approval) Open(ctx context.Context, percent int) (bool, error) {
 			percent,
 		),
 	)
-	return true, nil
+	return g.next.Open(ctx, percent)
 }
 
 // Begin implements manifest.Gate.
-func (g *approval) Begin(_ context.Context, percent int) error {
+func (g *approval) Begin(ctx context.Context, percent int) error {
 	g.percent = percent
-	return nil
+	return g.next.Begin(ctx, percent)
 }
 
 // Check implements manifest.Gate.
-func (g *approval) Check(ctx context.Context, _ bool) error {
+func (g *approval) Check(ctx context.Context, last bool) error {
 	if err := g.look(ctx); err != nil {
 		return err
 	}
@@ -125,7 +94,7 @@ func (g *approval) Check(ctx context.Context, _ bool) error {
 			g.percent,
 		)
 	}
-	return nil
+	return g.next.Check(ctx, last)
 }
 
 // look reads the document if it is due. It fails if the document could not be read for too long.
@@ -164,21 +133,9 @@ var errGate = errors.New(
 // http://localhost:2772/applications/A/environments/E/configurations/P.
 func lettingOf(client *http.Client, from string) func(context.Context) (letting, error) {
 	return func(ctx context.Context) (l letting, err error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, http.NoBody)
-		if err != nil {
-			return l, err
-		}
-		resp, err := client.Do(req)
-		if err != nil {
-			return l, err
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+		body, header, err := get(ctx, client, from, "")
 		if err != nil {
 			return l, fmt.Errorf("%s: %w", from, err)
-		}
-		if resp.StatusCode != http.StatusOK {
-			return l, fmt.Errorf("%s answers %s", from, resp.Status) //nolint:err113 // for people
 		}
 		if json.Unmarshal(body, &l) != nil || l.Format != gateFormat {
 			return l, fmt.Errorf("%s: the answer %w", from, errGate)
@@ -190,11 +147,32 @@ func lettingOf(client *http.Client, from string) func(context.Context) (letting,
 			}
 		}
 		l.version = "without a version"
-		if v := resp.Header.Get("Configuration-Version"); v != "" { // set by AppConfig's agent
+		if v := header.Get("Configuration-Version"); v != "" { // set by AppConfig's agent
 			l.version = "version " + v
 		}
 		return l, nil
 	}
+}
+
+// get reads a small answer. Without a token it sends none.
+func get(ctx context.Context, client *http.Client, from, token string) (body []byte, h http.Header, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from, http.NoBody)
+	if err != nil {
+		return nil, nil, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, nil, fmt.Errorf("the server answers %s", resp.Status) //nolint:err113 // for people
+	}
+	body, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	return body, resp.Header, err
 }
 
 // checkGate refuses text that is not a URL.

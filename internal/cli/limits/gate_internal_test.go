@@ -93,11 +93,12 @@ func (g *gated) start() <-chan error {
 			defer g.mu.Unlock()
 			g.told = append(g.told, text)
 		},
+		next: &refusals{threshold: -1},
 	}
 	ended := make(chan error, 1)
 	go func() {
 		_, err := manifest.Rollout(context.WithoutCancel(g.t.Context()), g.lim, g.plan, manifest.RolloutOptions{
-			Stages: []int{5, 50}, Bake: time.Minute, Gate: gates{gate, &refusals{threshold: -1}},
+			Stages: []int{5, 50}, Bake: time.Minute, Gate: gate,
 		})
 		ended <- err
 	}()

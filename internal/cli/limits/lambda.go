@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/user"
 	"slices"
 	"strings"
@@ -162,24 +161,15 @@ func plansOf(s *manifest.Saved) (plans []*manifest.Plan) {
 }
 
 // applyVia has the function apply manifests or a saved plan, after it has shown the plans and asked as apply does.
-func applyVia(ctx context.Context, a *kit.Run, q *applyRequest) error {
+func applyVia(ctx context.Context, a *kit.Run, q *applyRequest, text []byte, ms []*manifest.Manifest) error {
 	var saved *manifest.Saved
-	var ms []*manifest.Manifest
-	if file := q.Plan; file != "" {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return fmt.Errorf("read the plan: %w", err)
-		}
-		if saved, err = manifest.ReadSaved(text, file); err != nil {
+	var err error
+	if q.Plan != "" {
+		if saved, err = manifest.ReadSaved(text, q.Plan); err != nil {
 			return err
 		}
 		if slices.Contains(plansOf(saved), nil) {
-			return fmt.Errorf("%s is not a saved plan of this weir: make one with plan --out", file)
-		}
-	} else {
-		var err error
-		if ms, err = q.Read(a); err != nil {
-			return err
+			return fmt.Errorf("%s is not a saved plan of this weir: make one with plan --out", q.Plan)
 		}
 	}
 	p, err := q.provisioner(ctx)

@@ -66,27 +66,12 @@ func overNames(c *manifest.Change, limits []string) []string {
 	return names
 }
 
-// maxOver is the maximum number of over-limit buckets that are named.
-const maxOver = 10
-
-// overText summarizes which buckets would be over their limits at once.
+// overText counts the buckets that would be over their limits at once. The changes name some of them.
 func overText(p *manifest.Plan) string {
 	total, limits, atLeast := 0, false, false
-	var names []string
 	for i := range p.Changes {
-		c := &p.Changes[i]
-		if c.Touches == nil {
-			continue
-		}
-		limits, atLeast = true, atLeast || c.Touches.AtLeast
-		total += c.Touches.Over
-		for _, o := range c.Touches.OverSome {
-			if len(names) < maxOver {
-				names = append(
-					names,
-					fmt.Sprintf("%s on %s (%s)", o.Entity, o.Resource, strings.Join(overNames(c, o.Limits), ", ")),
-				)
-			}
+		if t := p.Changes[i].Touches; t != nil {
+			limits, atLeast, total = true, atLeast || t.AtLeast, total+t.Over
 		}
 	}
 	switch {
@@ -97,14 +82,9 @@ func overText(p *manifest.Plan) string {
 	case total == 0:
 		return "No bucket would be over its limits at once."
 	}
-	if total > len(names) {
-		names = append(names, "…")
-	}
-	text := fmt.Sprintf(
-		"%d would be over at once, and refused until %s drained: %s.", total, has(total), strings.Join(names, ", "),
-	)
+	least := ""
 	if atLeast {
-		return "At least " + text
+		least = "at least "
 	}
-	return text
+	return fmt.Sprintf("Over at once, and refused until drained: %s%s.", least, kit.Plural(total, "bucket"))
 }

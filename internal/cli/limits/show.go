@@ -16,6 +16,28 @@ var signs = map[manifest.Action]string{
 	manifest.Create: "+", manifest.Update: "~", manifest.Delete: "-", manifest.Adopt: ">",
 }
 
+// line prints a line, without control characters.
+func line(a *kit.Run, format string, args ...any) {
+	a.Out.Println(term.Clean(fmt.Sprintf(format, args...)))
+}
+
+// count is a number of what was or will be done.
+type count struct {
+	n    int
+	what string
+}
+
+// counted lists the first three counts, and those of the others that are not 0.
+func counted(all ...count) string {
+	var parts []string
+	for i, c := range all {
+		if i < 3 || c.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
 // printPlan prints the changes in a plan.
 func printPlan(a *kit.Run, p *manifest.Plan) {
 	a.Out.Println(a.Out.Bold("Plan for " + titleOf(p) + ". Nothing has been applied."))
@@ -62,30 +84,30 @@ func printChange(a *kit.Run, c *manifest.Change) {
 	}
 	a.Out.Println()
 	a.Out.Println(colored(a, c.Action, term.Clean(head)))
-	line := func(format string, args ...any) { a.Out.Println("    " + term.Clean(fmt.Sprintf(format, args...))) }
 	if c.Touches != nil && c.Entity == "" {
 		if c.On != "" {
-			line("applies to entities without limits of their own on %s", strings.TrimPrefix(c.Target, "resource "))
+			line(a, "    applies to entities without limits of their own on %s",
+				strings.TrimPrefix(c.Target, "resource "))
 		} else {
-			line("applies where neither the entity nor the resource has limits")
+			line(a, "    applies where neither the entity nor the resource has limits")
 		}
 	}
 	if c.Outside {
-		line("changed by hand since the manifest was applied")
+		line(a, "    changed by hand since the manifest was applied")
 	}
 	if text := otherwise(c); text != "" {
-		line("%s", text)
+		line(a, "    %s", text)
 	}
 	for _, f := range c.Applies {
-		line("%s", fieldText(f, true))
+		line(a, "    %s", fieldText(f, true))
 	}
 	for _, f := range c.Fields {
 		if f.Limit == "" || len(c.Applies) == 0 {
-			line("%s", fieldText(f, c.Action == manifest.Update || c.Action == manifest.Adopt))
+			line(a, "    %s", fieldText(f, c.Action == manifest.Update || c.Action == manifest.Adopt))
 		}
 	}
 	if c.Touches != nil {
-		line("%s", touchesText(c))
+		line(a, "    %s", touchesText(c))
 	}
 }
 
@@ -157,15 +179,12 @@ func printPlanTotals(a *kit.Run, p *manifest.Plan) {
 		}
 		a.Out.Println(text)
 	} else {
-		parts := []string{fmt.Sprintf("%d to create", p.Count(manifest.Create))}
-		update := fmt.Sprintf("%d to update", p.Count(manifest.Update))
-		parts = append(parts, update, fmt.Sprintf("%d to delete", p.Count(manifest.Delete)))
-		if n := p.Count(manifest.Adopt); n > 0 {
-			parts = append(parts, fmt.Sprintf("%d to adopt (live, but not managed by any manifest yet)", n))
-		}
-		a.Out.Println(fmt.Sprintf("Plan: %s.", strings.Join(parts, ", ")))
+		line(a, "Plan: %s.", counted(
+			count{p.Count(manifest.Create), "to create"}, count{p.Count(manifest.Update), "to update"},
+			count{p.Count(manifest.Delete), "to delete"},
+			count{p.Count(manifest.Adopt), "to adopt (live, but not managed by any manifest yet)"}))
 		if p.Unchanged > 0 {
-			a.Out.Println(fmt.Sprintf("Already as declared: %d.", p.Unchanged))
+			line(a, "Already as declared: %d.", p.Unchanged)
 		}
 	}
 	if p.LeftAlone > 0 {
@@ -173,37 +192,26 @@ func printPlanTotals(a *kit.Run, p *manifest.Plan) {
 		if p.LeftAlone > len(p.Some) {
 			some = fmt.Sprintf("%d records: %s, …", p.LeftAlone, some)
 		}
-		a.Out.Println(term.Clean("Not declared here, left alone: " + some + "."))
+		line(a, "Not declared here, left alone: %s.", some)
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Others)) {
-		a.Out.Println(
-			term.Clean(fmt.Sprintf("Of manifest %s, left alone: %s.", name, kit.Plural(p.Others[name], "record"))),
-		)
+		line(a, "Of manifest %s, left alone: %s.", name, kit.Plural(p.Others[name], "record"))
 	}
 	if text := overText(p); text != "" {
-		a.Out.Println(term.Clean(text))
+		line(a, "%s", text)
 	}
 	a.Out.Println()
 }
 
 func printResult(a *kit.Run, r *manifest.Result) {
-	var text strings.Builder
-	fmt.Fprintf(
-		&text, "Applied to %s: %d created, %d updated, %d deleted", r.Namespace, r.Created, r.Updated, r.Deleted,
-	)
-	for _, more := range []struct {
-		n    int
-		what string
-	}{{r.Adopted, "adopted"}, {r.Kept, "kept because of --no-delete"}, {len(r.Failed), "failed"}} {
-		if more.n > 0 {
-			fmt.Fprintf(&text, ", %d %s", more.n, more.what)
-		}
-	}
-	fmt.Fprintf(&text, "; %d unchanged.", r.Unchanged)
+	revision := ""
 	if r.Revision > 0 && len(r.Failed) == 0 {
-		fmt.Fprintf(&text, " Revision %d.", r.Revision)
+		revision = fmt.Sprintf(" Revision %d.", r.Revision)
 	}
-	a.Out.Println(term.Clean(text.String()))
+	line(a, "Applied to %s: %s; %d unchanged.%s", r.Namespace, counted(
+		count{r.Created, "created"}, count{r.Updated, "updated"}, count{r.Deleted, "deleted"},
+		count{r.Adopted, "adopted"}, count{r.Kept, "kept because of --no-delete"}, count{len(r.Failed), "failed"},
+	), r.Unchanged, revision)
 	for _, f := range r.Failed {
 		a.Out.Println(a.Out.Bad(term.Clean(fmt.Sprintf("  failed to %s %s: %s", f.Action, f.Target, f.Error))))
 	}
@@ -228,9 +236,7 @@ func printDrift(a *kit.Run, p *manifest.Plan) {
 		a.Out.Println(colored(a, c.Action, term.Clean(signs[c.Action]+" "+headOf(c)+": "+driftTexts[p.Drift(c)])))
 		for _, f := range c.Fields {
 			name := strings.TrimSpace(f.Limit + " " + strings.TrimPrefix(strings.TrimPrefix(f.Name, "limit"), "rate"))
-			a.Out.Println(
-				term.Clean(fmt.Sprintf("    %s: live %s, declared %s", name, orNothing(f.Old), orNothing(f.New))),
-			)
+			line(a, "    %s: live %s, declared %s", name, cmp.Or(f.Old, "nothing"), cmp.Or(f.New, "nothing"))
 		}
 	}
 	if len(p.Changes) > 0 {
@@ -240,11 +246,4 @@ func printDrift(a *kit.Run, p *manifest.Plan) {
 		a.Out.Println("No drift: everything declared is live (" + kit.Plural(p.Unchanged, "record") + ").")
 	}
 	a.Out.Println()
-}
-
-func orNothing(text string) string {
-	if text == "" {
-		return "nothing"
-	}
-	return text
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -89,12 +88,8 @@ func rollout(
 	return manifest.Rollout(ctx, lim, p, manifest.RolloutOptions{
 		ApplyOptions: opts, Stages: f.percents, Bake: f.Bake, Gate: gate,
 		Staging: func(percent, records int) {
-			a.Err.Println(
-				fmt.Sprintf(
-					"%s: %s for %d%% of the entities, watched for %s", p.Namespace, kit.Plural(records, "record"),
-					percent, f.Bake,
-				),
-			)
+			a.Err.Printf("%s: %s for %d%% of the entities, watched for %s\n",
+				p.Namespace, kit.Plural(records, "record"), percent, f.Bake)
 		},
 	})
 }
@@ -113,8 +108,8 @@ func gate(ctx context.Context, a *kit.Run, f *stageFlags, lim *weir.Limiter, p *
 		&http.Client{Timeout: 10 * time.Second}, f.Gate,
 	), tell: func(text string) {
 		a.Err.Println(p.Namespace + ": " + text)
-	}}
-	return gates{ap, g}, ap.look(ctx) // fail before the rollout begins
+	}, next: g}
+	return ap, ap.look(ctx) // fail before the rollout begins
 }
 
 // tallied counts the requests decided since some time, or since a server's start.
@@ -225,25 +220,14 @@ func overviewsOf(servers []string, token, namespace string) func(context.Context
 
 func overviewOf(ctx context.Context, client *http.Client, server, token, namespace string) (t tallied, err error) {
 	u := strings.TrimSuffix(server, "/") + "/v1/overview?" + url.Values{"namespace": {namespace}}.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u, http.NoBody)
+	body, _, err := get(ctx, client, u, token)
 	if err != nil {
 		return t, err
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return t, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return t, fmt.Errorf("the server answers %s", resp.Status) //nolint:err113 // for people
 	}
 	var o struct {
 		Totals *struct{ Allowed, Refused int64 } `json:"totals"`
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&o); err != nil {
+	if err := json.Unmarshal(body, &o); err != nil {
 		return t, err
 	}
 	if o.Totals == nil {

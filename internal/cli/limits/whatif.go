@@ -3,7 +3,6 @@ package limits
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -19,11 +18,8 @@ import (
 // whatIfFlags are the flags of limits plan --what-if.
 type whatIfFlags struct {
 	On   bool `json:"what_if"`
-	Days *int `json:"days"`
+	Days *int `json:"days" range:"1..90"` // hourly usage is kept for 90 days by default
 }
-
-// maxDays is how long hourly usage is kept by default.
-const maxDays = 90
 
 func (f *whatIfFlags) check(via *lambdaFlags) error {
 	switch {
@@ -31,8 +27,6 @@ func (f *whatIfFlags) check(via *lambdaFlags) error {
 		return kit.Usage(errors.New("--days needs --what-if"))
 	case f.On && via.Stack != "":
 		return kit.Usage(errors.New("--what-if reads usage from the store, so it cannot be used with --via-lambda"))
-	case f.Days != nil && (*f.Days < 1 || *f.Days > maxDays):
-		return kit.Usagef("--days %d must be from 1 to %d", *f.Days, maxDays)
 	}
 	return nil
 }
@@ -95,13 +89,8 @@ func (t *triedPlan) try(p *manifest.Plan, windows []admin.Usage) (err error) {
 }
 
 func printTried(a *kit.Run, t *triedPlan) {
-	a.Out.Println(
-		a.Out.Bold(
-			fmt.Sprintf(
-				"If these limits had applied for the last %s, according to recorded usage:", kit.Plural(t.Days, "day"),
-			),
-		),
-	)
+	a.Out.Println(a.Out.Bold("If these limits had applied for the last " + kit.Plural(t.Days, "day") +
+		", according to recorded usage:"))
 	if t.Planned == nil {
 		a.Out.Println("No bucket whose limits change was used.")
 		a.Out.Println()
