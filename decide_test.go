@@ -42,7 +42,9 @@ func slow(get, take time.Duration) func(*fakeStore) {
 // deciders are the calls with a time bound; each reports whether its answer was degraded.
 func (b *bundle) deciders(entity string) map[string]func() (bool, error) {
 	req := weir.Request{Entity: entity, Resource: "api", Tokens: one}
-	lease := func(l *weir.Lease, err error) (bool, error) { return l != nil && l.Decision().Degraded, err }
+	lease := func(l *weir.Lease, err error) (bool, error) {
+		return l != nil && l.Degraded() && l.Decision().Degraded, err
+	}
 	return map[string]func() (bool, error){
 		"Acquire": func() (bool, error) { return lease(b.Acquire(b.ctx, req)) },
 		"Wait":    func() (bool, error) { return lease(b.Wait(b.ctx, req)) },

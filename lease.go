@@ -41,6 +41,9 @@ func (le *Lease) Decision() Decision {
 	return *le.decisionLocked()
 }
 
+// Degraded reports whether the lease was granted without the store, like [Lease.Decision], but at no cost.
+func (le *Lease) Degraded() bool { return le.degraded != nil }
+
 func (le *Lease) decisionLocked() *Decision {
 	if le.decided == nil {
 		d := le.decision(true)

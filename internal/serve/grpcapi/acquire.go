@@ -65,10 +65,13 @@ func (s *limiter) answer(
 func (s *limiter) admit(
 	ctx context.Context, lim *weir.Limiter, lease *weir.Lease, brief bool, b *buffers,
 ) *weirv1.AcquireResponse {
-	d := lease.Decision()
 	a := b.nextAdmitted()
 	out := &a.response
 	out.Allowed = true
+	if brief && !lease.Degraded() {
+		return out
+	}
+	d := lease.Decision()
 	if d.Degraded {
 		// The reason goes to the log, not to the client.
 		s.decide.Trouble(ctx, "admitted without the store", errors.New(d.Reason), method(ctx))

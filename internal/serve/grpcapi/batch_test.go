@@ -2,6 +2,7 @@ package grpcapi_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -135,6 +136,30 @@ func testBatchBrief(t *testing.T) {
 	if got := f.left(t); got != 800 {
 		t.Errorf("%d are left after 200 of 1000", got)
 	}
+}
+
+// down is a store that decides nothing.
+type down struct{ store.Store }
+
+func (down) Take(context.Context, store.Take) (store.Outcome, error) {
+	return store.Outcome{}, errors.New("down")
+}
+
+// A brief answer shows that the store did not decide.
+func TestBatchBriefDegraded(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		f := over(t, down{memory.New(nil)}, grpcapi.Config{})
+		req := alice(1, 100)
+		req.OnUnavailable = weirv1.OnUnavailable_ON_UNAVAILABLE_ALLOW
+		out, err := f.AcquireBatch(t.Context(), &weirv1.AcquireBatchRequest{Requests: []*weirv1.AcquireRequest{req}, Brief: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := out.GetResults()[0].GetDecision(); !d.GetAllowed() || !d.GetDegraded() || d.GetOver() != -1 || d.GetReason() == "" || d.GetLimits() != nil {
+			t.Errorf("got %v", d)
+		}
+	})
 }
 
 // slow is a store that takes a while to answer, and records how many calls wait at once.
