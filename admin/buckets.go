@@ -18,8 +18,9 @@ type Buckets struct{ catalog }
 type Bucket struct {
 	Entity   string        `json:"entity"`
 	Resource string        `json:"resource"`
-	ID       uint64        `json:"id,string"` // changes with each birth; Debited and Returned count from there
-	At       time.Time     `json:"at"`        // of the last change
+	ID       uint64        `json:"id,string"`       // changes with each birth; Debited and Returned count from there
+	At       time.Time     `json:"at"`              // of the last change
+	Items    int           `json:"items,omitempty"` // that the store has split it into; 0 if it is not split
 	Limits   []BucketLimit `json:"limits"`
 }
 
@@ -35,10 +36,9 @@ type BucketLimit struct {
 
 // BucketQuery selects buckets. Empty fields select all.
 type BucketQuery struct {
-	Entity   string
-	Resource string
-	After    string // Next of the previous page
-	Max      int    // maximum number of buckets; 0 means 100, more than 1,000 means 1,000
+	Entity, Resource string
+	After            string // Next of the previous page
+	Max              int    // maximum number of buckets; 0 means 100, more than 1,000 means 1,000
 }
 
 // List returns the buckets of the limiter's namespace as they are now.
@@ -104,7 +104,7 @@ func (s *Buckets) Reset(ctx context.Context, entity, resource string) error {
 }
 
 func bucketOf(st *store.State, at time.Time) Bucket {
-	b := Bucket{Entity: st.Bucket.Entity, Resource: st.Bucket.Resource, ID: st.ID, At: st.At}
+	b := Bucket{Entity: st.Bucket.Entity, Resource: st.Bucket.Resource, ID: st.ID, At: st.At, Items: st.Items}
 	now := clock.Nanos(at)
 	for _, ls := range st.Limits {
 		l := ls.Limit

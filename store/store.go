@@ -145,6 +145,7 @@ type State struct {
 	At     time.Time // of the last write
 	Epoch  uint64    // config epoch of its limits
 	Takes  int64     // admitted since its birth; 0 if the store does not count them
+	Items  int       // that the store has split it into; 0 if it is not split
 	Limits []LimitState
 }
 

@@ -56,6 +56,7 @@ type Bucket struct {
 	Resource string        `json:"resource"`
 	ID       string        `json:"id"`
 	At       time.Time     `json:"at"`
+	Items    int           `json:"items,omitempty"` // that the store has split it into
 	Limits   []BucketLimit `json:"limits"`
 }
 
@@ -69,11 +70,11 @@ type BucketLimit struct {
 }
 
 func bucketOf(b admin.Bucket) Bucket {
-	v := Bucket{b.Entity, b.Resource, strconv.FormatUint(b.ID, 16), b.At.UTC(), make([]BucketLimit, len(b.Limits))}
+	limits := make([]BucketLimit, len(b.Limits))
 	for i, l := range b.Limits {
-		v.Limits[i] = BucketLimit(l)
+		limits[i] = BucketLimit(l)
 	}
-	return v
+	return Bucket{b.Entity, b.Resource, strconv.FormatUint(b.ID, 16), b.At.UTC(), b.Items, limits}
 }
 
 // The operations on buckets. A store may drop a bucket that is full again.

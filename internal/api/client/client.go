@@ -97,8 +97,8 @@ func (c *Client) request(ctx context.Context, o *api.Op, req any) (*http.Request
 		texts := f.Texts(req)
 		switch f.In {
 		case "path":
-			if len(texts) == 0 {
-				return nil, &weir.ConfigError{Field: f.Name, Reason: "must not be empty"}
+			if len(texts) == 0 || texts[0] == "." || texts[0] == ".." { // a path cannot carry these
+				return nil, &weir.ConfigError{Field: f.Name, Reason: "must not be empty, . or .. through a server"}
 			}
 			path = strings.Replace(path, "{"+f.Name+"}", url.PathEscape(texts[0]), 1)
 		case "query":

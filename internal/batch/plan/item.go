@@ -258,6 +258,9 @@ func Combine(key store.Bucket, items []*Item, now int64) store.State {
 		return st
 	}
 	st.ID, st.Epoch = items[first].ID, items[first].Epoch
+	if n := items[0].Shards; n > 1 {
+		st.Items = n
+	}
 	at := items[first].At
 	for k, it := range items {
 		if n := items[0].Shards; k >= n && items[k-n].Shards <= n {

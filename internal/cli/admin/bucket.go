@@ -25,7 +25,15 @@ type bucketRow struct {
 	api.BucketLimit
 }
 
-var bucket = kit.Rows(func(b *api.Bucket) (rows []bucketRow) {
+// bucket prints a row for each limit and, of a single bucket that is split, the number of items.
+func bucket(r *kit.Run, all []api.Bucket, list bool) {
+	bucketRows(r, all, list)
+	if !list && all[0].Items > 1 {
+		r.Out.Pairs("items", digits(int64(all[0].Items)))
+	}
+}
+
+var bucketRows = kit.Rows(func(b *api.Bucket) (rows []bucketRow) {
 	for _, l := range b.Limits {
 		text := l.Limit.String()
 		if l.Override {

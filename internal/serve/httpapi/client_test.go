@@ -97,8 +97,10 @@ func TestClientRequests(t *testing.T) {
 			t.Errorf("updated to %+v, %v", updated, err)
 		}
 	}
-	if _, _, err := api.ShowEntity.Call(ctx, c, &api.EntityKey{}); weir.CodeOf(err) != weir.CodeInvalid {
-		t.Errorf("no entity: %v", err)
+	for _, id := range []string{"", ".", ".."} {
+		if _, _, err := api.ShowEntity.Call(ctx, c, &api.EntityKey{ID: id}); weir.CodeOf(err) != weir.CodeInvalid {
+			t.Errorf("entity %q: %v", id, err)
+		}
 	}
 	limits := []weir.Limit{weir.PerMinute("rpm", 5)}
 	set, _, err := api.SetLimits.Call(ctx, c, &api.LimitsChange{Limits: limits, OnUnavailable: new(weir.OnUnavailableAllow)})

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,7 +103,15 @@ func TestDocument(t *testing.T) {
 func TestDeclared(t *testing.T) {
 	t.Parallel()
 	d := readDocument(t)
+	guide, err := os.ReadFile("../../../docs/guide/http.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, o := range api.Operations {
+		shortened := "…/" + path.Base(o.Path)
+		if !strings.Contains(string(guide), o.Path) && !strings.Contains(string(guide), shortened) {
+			t.Errorf("the guide has no line for %s", o.Path)
+		}
 		item := d.object("paths")[o.Path].(map[string]any)
 		op, _ := item[strings.ToLower(o.Method)].(map[string]any)
 		if op["operationId"] != o.Name {
@@ -138,6 +148,65 @@ func TestDeclared(t *testing.T) {
 		maps.DeleteFunc(got, func(what string, _ bool) bool { return o.Raw && !want[what] }) // only the server reads it
 		if diff := gocmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: - declared, + documented:\n%s", o.Name, diff)
+		}
+		if o.Raw {
+			continue // it writes more than a client reads
+		}
+		for _, status := range []string{"200", "201"} {
+			if r, ok := op["responses"].(map[string]any)[status].(map[string]any); ok {
+				content := d.deref(r)["content"].(map[string]any)["application/json"].(map[string]any)
+				d.members(t, o.Name, reflect.TypeOf(o.NewResponse()).Elem(), content["schema"].(map[string]any))
+			}
+		}
+	}
+}
+
+// members checks that a schema has the members of a type, and requires those that are always written.
+func (d document) members(t *testing.T, at string, typ reflect.Type, schema map[string]any) {
+	t.Helper()
+	schema = d.deref(schema)
+	for typ.Kind() == reflect.Pointer {
+		typ = typ.Elem()
+	}
+	if items, ok := schema["items"].(map[string]any); ok && typ.Kind() == reflect.Slice {
+		d.members(t, at+"[]", typ.Elem(), items)
+		return
+	}
+	if typ.Kind() != reflect.Struct || typ.Implements(reflect.TypeFor[json.Marshaler]()) {
+		return
+	}
+	props, _ := schema["properties"].(map[string]any)
+	if props == nil {
+		return // one of several schemas
+	}
+	declared, required := make(map[string]bool), make(map[string]bool)
+	var fields []reflect.StructField
+	for f := range typ.Fields() {
+		if f.Anonymous {
+			fields = append(fields, slices.Collect(f.Type.Fields())...)
+		} else {
+			fields = append(fields, f)
+		}
+	}
+	for _, f := range fields {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		declared[name] = true
+		required[name] = !strings.Contains(options, "omit")
+		if prop, ok := props[name].(map[string]any); ok {
+			d.members(t, at+"."+name, f.Type, prop)
+		}
+	}
+	for name := range props {
+		if !declared[name] {
+			t.Errorf("%s.%s is documented, not declared", at, name)
+		}
+	}
+	always, _ := schema["required"].([]any)
+	for name := range declared {
+		if _, ok := props[name]; !ok {
+			t.Errorf("%s.%s is declared, not documented", at, name)
+		} else if slices.Contains(always, any(name)) != required[name] {
+			t.Errorf("%s.%s: required is %v, but declared %v", at, name, !required[name], required[name])
 		}
 	}
 }
