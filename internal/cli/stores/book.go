@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -15,8 +14,6 @@ import (
 
 	"github.com/weirlimits/weir/internal/aws/stream"
 	"github.com/weirlimits/weir/store"
-	"github.com/weirlimits/weir/store/dynamodb"
-	"github.com/weirlimits/weir/store/redis"
 )
 
 // Booking configures [Book].
@@ -36,23 +33,20 @@ type Booking struct {
 
 // Book books the usage of a DynamoDB table or a Redis store until ctx ends.
 func Book(ctx context.Context, address string, b Booking) error {
-	if IsRedis(address) {
-		return bookRedis(ctx, address, &b)
-	}
-	rest, ok := strings.CutPrefix(address, "dynamodb:")
-	if !ok {
-		return storeUsage(
+	k, rest, err := kindOf(address)
+	if err == nil && k.book == nil {
+		err = storeUsage(
 			"store %q keeps usage itself: weir aggregate is only for a DynamoDB table or a Redis store", address,
 		)
 	}
-	return bookDynamo(ctx, address, rest, &b)
+	if err != nil {
+		return err
+	}
+	return k.book(ctx, address, rest, &b)
 }
 
-func bookRedis(ctx context.Context, address string, b *Booking) error {
-	s, err := redis.Open(ctx, redisConfig(address))
-	if errors.Is(err, store.ErrInvalid) {
-		return AddressError{err}
-	}
+func bookRedis(ctx context.Context, address, _ string, b *Booking) error {
+	s, err := redisAt(ctx, address)
 	if err != nil {
 		return err
 	}
@@ -69,18 +63,12 @@ func bookDynamo(ctx context.Context, address, rest string, b *Booking) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := d.AWS(ctx)
-	if err != nil {
-		return err
-	}
-	client := d.client(cfg)
-	d.store.Client, d.store.Table = client, d.table
-	st, err := dynamodb.Open(ctx, d.store)
+	st, cfg, err := d.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer st.Close()
-	arn, err := streamOf(ctx, client, d.table, b.EnableStream)
+	arn, err := streamOf(ctx, d.client(cfg), d.table, b.EnableStream)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/disk"
 )
 
@@ -36,6 +37,15 @@ func diskConfig(address, rest string) (string, *disk.Config, error) {
 	r := &cfg.Retention
 	r.Hourly, r.Daily, r.Monthly = time.Duration(o.Hourly), time.Duration(o.Daily), time.Duration(o.Monthly)
 	return path, cfg, nil
+}
+
+func openDisk(address, rest string, how opening) (store.Store, error) {
+	path, cfg, err := diskConfig(address, rest)
+	if err != nil {
+		return nil, err
+	}
+	cfg.MustExist, cfg.Now = how.Access == Existing, how.now
+	return disk.Open(path, cfg)
 }
 
 // days is a number of days as a duration, such as 90d; negative is forever.

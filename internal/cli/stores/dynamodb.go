@@ -107,18 +107,32 @@ func (d *DynamoDB) client(cfg aws.Config) *awsdynamodb.Client {
 	})
 }
 
-// openDynamo opens the store on an existing table. weir doctor --create-table creates tables.
-func openDynamoDB(address, rest string) (store.Store, error) {
+// open opens the store on an existing table. weir doctor --create-table creates tables.
+func (d *DynamoDB) open(ctx context.Context) (*dynamodb.Store, aws.Config, error) {
+	cfg, err := d.AWS(ctx)
+	if err != nil {
+		return nil, cfg, err
+	}
+	d.store.Client, d.store.Table = d.client(cfg), d.table
+	st, err := dynamodb.Open(ctx, d.store)
+	return st, cfg, err
+}
+
+// openDynamoDB opens the store. Exact, it does without the features that save calls at the cost of exactness between
+// processes: remembered refusals, tokens debited ahead and split buckets.
+func openDynamoDB(address, rest string, how opening) (store.Store, error) {
 	d, err := parseDynamo(address, rest)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second) // enough to find out whether it is there
-	defer cancel()
-	cfg, err := d.AWS(ctx)
-	if err != nil {
-		return nil, err
+	if c := &d.store; how.exact {
+		c.Now, c.RejectionTTL, c.Guard, c.Prefetch, c.MaxShards = how.now, -1, -1, dynamodb.Prefetch{}, 1
 	}
-	d.store.Client, d.store.Table = d.client(cfg), d.table
-	return dynamodb.Open(ctx, d.store)
+	ctx, cancel := context.WithTimeout(context.Background(), openWithin)
+	defer cancel()
+	st, _, err := d.open(ctx)
+	if err != nil {
+		return nil, err // not a nil pointer as a store
+	}
+	return st, nil
 }

@@ -3,7 +3,6 @@ package stores
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
@@ -36,14 +35,14 @@ type Creation = dynamodb.CreateConfig
 // Inspect checks whether a store can be used. It changes nothing, but for a DynamoDB table if create is not nil: it
 // then creates the table first, or completes it. Trouble is a finding; an error is a mistake in the address.
 func Inspect(ctx context.Context, address string, create *Creation) ([]Finding, error) {
-	scheme, rest, _ := strings.Cut(address, ":")
+	k, rest, err := kindOf(address)
 	switch {
-	case scheme == "dynamodb":
-		return inspectDynamo(ctx, address, rest, create)
-	case redis.Knows(scheme):
-		return inspectRedis(ctx, address)
+	case err != nil:
+		return nil, err
+	case k.inspect != nil:
+		return k.inspect(ctx, address, rest, create)
 	}
-	st, err := Open(address, Existing)
+	st, err := k.open(address, rest, opening{})
 	if err == nil {
 		err = st.Close()
 	}
@@ -54,7 +53,7 @@ func Inspect(ctx context.Context, address string, create *Creation) ([]Finding, 
 	return []Finding{findingOf("store", err, "opens")}, nil
 }
 
-func inspectRedis(ctx context.Context, address string) (all []Finding, err error) {
+func inspectRedis(ctx context.Context, address, _ string, _ *Creation) (all []Finding, err error) {
 	for _, f := range redis.Inspect(ctx, redisConfig(address)) {
 		if errors.Is(f.Err, store.ErrInvalid) {
 			return nil, AddressError{f.Err}

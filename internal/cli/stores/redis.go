@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/redis"
@@ -22,17 +21,22 @@ func redisConfig(address string) redis.Config {
 	}
 }
 
-func openRedis(address string) (store.Store, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second) // enough to find out whether it is there
+func openRedis(address, _ string, _ opening) (store.Store, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), openWithin)
 	defer cancel()
-	s, err := redis.Open(ctx, redisConfig(address))
-	if errors.Is(err, store.ErrInvalid) {
-		return nil, AddressError{err}
-	}
+	s, err := redisAt(ctx, address)
 	if err != nil {
-		return nil, err
+		return nil, err // not a nil pointer as a store
 	}
 	return s, nil
+}
+
+func redisAt(ctx context.Context, address string) (*redis.Store, error) {
+	s, err := redis.Open(ctx, redisConfig(address))
+	if errors.Is(err, store.ErrInvalid) {
+		err = AddressError{err}
+	}
+	return s, err
 }
 
 // IsRedis reports whether an address names a Redis store.

@@ -2,17 +2,19 @@
 package stores
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/api"
+	"github.com/weirlimits/weir/internal/lab/torture"
 	"github.com/weirlimits/weir/store"
-	"github.com/weirlimits/weir/store/disk"
 	"github.com/weirlimits/weir/store/memory"
 	"github.com/weirlimits/weir/store/redis"
 )
@@ -27,34 +29,98 @@ const (
 	Create   Access = true
 )
 
-// Open opens a store. A new scheme goes into OpenTorture and Inspect, too.
-func Open(address string, how Access) (store.Store, error) {
+// opening is how to open a store.
+type opening struct {
+	Access
+	now   func() time.Time // a clock in place of the store's own, where that is possible; nil for its own
+	exact bool             // in its most exact configuration
+}
+
+// kind is a kind of store, by the scheme of its address.
+type kind struct {
+	knows func(scheme string) bool
+	open  func(address, rest string, how opening) (store.Store, error)
+	// inspect checks whether the store can be used; nil opens it.
+	inspect func(ctx context.Context, address, rest string, create *Creation) ([]Finding, error)
+	// book books the store's usage; nil for a store that does so itself.
+	book    func(ctx context.Context, address, rest string, b *Booking) error
+	torture Torture
+}
+
+func scheme(want string) func(string) bool { return func(scheme string) bool { return scheme == want } }
+
+var kinds = []kind{
+	{
+		knows: scheme("memory"), open: openMemory,
+		torture: Torture{Traits: torture.Traits{Atomic: true, OwnClock: true}},
+	},
+	{
+		knows: scheme("disk"), open: openDisk,
+		torture: Torture{Traits: torture.Traits{Atomic: true, OwnClock: true}},
+	},
+	{
+		knows: scheme("dynamodb"), open: openDynamoDB, inspect: inspectDynamo, book: bookDynamo,
+		torture: Torture{Rate: 200, Processes: 3, Traits: torture.Traits{
+			Shared: true, OwnClock: true, InFlight: 300 * time.Millisecond, Back: 2 * time.Second,
+		}},
+	},
+	{
+		knows: redis.Knows, open: openRedis, inspect: inspectRedis, book: bookRedis,
+		torture: Torture{Rate: 2000, Processes: 3, Traits: torture.Traits{
+			Shared: true, Atomic: true, InFlight: 100 * time.Millisecond, Back: time.Second,
+		}},
+	},
+}
+
+// kindOf returns the kind of store at an address, and the address without its scheme.
+func kindOf(address string) (k kind, rest string, err error) {
 	scheme, rest, ok := strings.Cut(address, ":")
 	if !ok {
-		return nil, storeUsage("store %q has no scheme: for a folder, write disk:%s", address, address)
+		return k, "", storeUsage("store %q has no scheme: for a folder, write disk:%s", address, address)
 	}
-	switch scheme {
-	case "memory":
-		if rest != "" {
-			return nil, storeUsage("store %q: memory: takes no name and no options", address)
-		}
-		return memory.New(nil), nil
-	case "disk":
-		path, cfg, err := diskConfig(address, rest)
-		if err != nil {
-			return nil, err
-		}
-		cfg.MustExist = how == Existing
-		return disk.Open(path, cfg)
-	case "dynamodb":
-		return openDynamoDB(address, rest)
+	if i := slices.IndexFunc(kinds, func(k kind) bool { return k.knows(scheme) }); i >= 0 {
+		return kinds[i], rest, nil
 	}
-	if redis.Knows(scheme) {
-		return openRedis(address)
-	}
-	return nil, storeUsage(
+	return k, "", storeUsage(
 		"store %q: unknown scheme %q: use disk:PATH, redis://HOST, dynamodb://TABLE or memory:", address, scheme,
 	)
+}
+
+// Open opens a store.
+func Open(address string, how Access) (store.Store, error) {
+	k, rest, err := kindOf(address)
+	if err != nil {
+		return nil, err
+	}
+	return k.open(address, rest, opening{Access: how})
+}
+
+// Torture is a store under test: how to open it, what to expect of it, and how much load to put on it.
+type Torture struct {
+	Open      torture.Opener
+	Traits    torture.Traits
+	Processes int
+	Rate      float64
+}
+
+// OpenTorture returns how to open a store for weir torture: with a clock of its own where possible, and in its most
+// exact configuration. The store must exist.
+func OpenTorture(address string) (*Torture, error) {
+	k, rest, err := kindOf(address)
+	k.torture.Open = func(now func() time.Time) (store.Store, error) {
+		return k.open(address, rest, opening{Existing, now, true})
+	}
+	return &k.torture, err
+}
+
+// openWithin is enough to find out whether a store is there.
+const openWithin = 3 * time.Second
+
+func openMemory(address, rest string, how opening) (store.Store, error) {
+	if rest != "" {
+		return nil, storeUsage("store %q: memory: takes no name and no options", address)
+	}
+	return memory.New(&memory.Config{Now: how.now}), nil
 }
 
 // AddressError marks a mistake in the address of a store.
