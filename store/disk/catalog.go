@@ -9,43 +9,24 @@ import (
 	"github.com/weirlimits/weir/store/internal/varint"
 )
 
-// catalogKey encodes a key so that bytes sort as [store.Key.Compare] does: each part ends in 0 0, and a 0 within it
-// becomes 0 255.
+// catalogKey encodes a key so that bytes sort as [store.Key.Compare] does.
 func catalogKey(k store.Key) []byte {
-	var buf []byte
-	for _, part := range [...]string{k.Namespace, string(k.Kind), k.ID, k.Sub} {
-		for i := range len(part) {
-			if buf = append(buf, part[i]); part[i] == 0 {
-				buf = append(buf, 0xff)
-			}
-		}
-		buf = append(buf, 0, 0)
-	}
-	return buf
+	return varint.AppendParts(nil, k.Namespace, string(k.Kind), k.ID, k.Sub)
 }
 
 func decodeCatalogKey(raw []byte) (k store.Key, err error) {
-	var parts [4]string
-	for i := range parts {
-		var part []byte
-		for {
-			at := bytes.IndexByte(raw, 0)
-			if at < 0 || at+1 >= len(raw) || raw[at+1] != 0 && raw[at+1] != 0xff {
-				return k, errDecode
-			}
-			part = append(part, raw[:at]...)
-			end := raw[at+1] == 0
-			if raw = raw[at+2:]; end {
-				break
-			}
-			part = append(part, 0)
+	var kind string
+	for _, part := range []*string{&k.Namespace, &kind, &k.ID, &k.Sub} {
+		var ok bool
+		if *part, raw, ok = varint.CutPart(raw); !ok {
+			return store.Key{}, errDecode
 		}
-		parts[i] = string(part)
 	}
 	if len(raw) > 0 {
-		return k, errDecode
+		return store.Key{}, errDecode
 	}
-	return store.Key{Namespace: parts[0], Kind: store.Kind(parts[1]), ID: parts[2], Sub: parts[3]}, nil
+	k.Kind = store.Kind(kind)
+	return k, nil
 }
 
 func encodeCatalog(key []byte, r *store.Record) []byte {

@@ -2,7 +2,6 @@ package disk
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"time"
 
@@ -11,24 +10,6 @@ import (
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/internal/inmem"
 )
-
-// Close implements [store.Store]. It stops admitting, completes the commits that callers wait for, and writes the true
-// levels, so that no reserved tokens are lost. A store that was not changed leaves its file unchanged.
-func (s *Store) Close() error {
-	s.closing.Do(func() {
-		s.journal.closing.Store(true)
-		close(s.journal.stop)
-		<-s.journal.stopped
-		var err error
-		if s.usage != nil {
-			err = s.usage.close(s.journal.touched.Load())
-		}
-		// If usage could not be written, the file is not marked clean, and the next Open counts that usage again.
-		err = errors.Join(err, s.journal.finish(err == nil))
-		s.closeErr = errors.Join(err, guarded(s.db.Close))
-	})
-	return s.closeErr
-}
 
 // finish writes everything that the file does not hold yet. The committer has stopped. A take in flight at Close either
 // locks its bucket before finish does, and is written, or finds the store closed, and is not answered.
@@ -74,7 +55,7 @@ func (j *journal) finish(clean bool) error {
 			c = &chunk{at: c.at}
 		}
 	}
-	return j.update(func(tx *bolt.Tx) error { return j.put(tx, c.done(), clean) })
+	return j.file.update(func(tx *bolt.Tx) error { return j.file.put(tx, c.done(), clean) })
 }
 
 // exact adds a bucket's record with its true levels to c.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
+
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/internal/inmem"
 )
@@ -255,7 +257,7 @@ type op struct {
 	done  chan struct{}
 }
 
-// Wait implements [table.Ticket].
+// Wait implements [inmem.Ticket].
 func (o *op) Wait(ctx context.Context) error {
 	select {
 	case <-o.done:
@@ -316,4 +318,28 @@ func (j *journal) stats() Stats {
 		st.Lag = time.Since(since)
 	}
 	return st
+}
+
+// write writes a chunk in one transaction and completes its catalog commits.
+func (j *journal) write(c *chunk) error {
+	if len(c.records)+len(c.gone)+len(c.marks)+len(c.ops) == 0 {
+		return nil
+	}
+	err := j.file.update(func(tx *bolt.Tx) error { return j.file.put(tx, c, false) })
+	j.mu.Lock()
+	for _, o := range c.ops {
+		if o.begin {
+			j.first = nil
+			j.begun.Store(err == nil)
+		}
+		o.err = err
+		close(o.done)
+	}
+	j.last = err
+	if err == nil {
+		j.commits++
+		j.figures.records += uint64(len(c.records))
+	}
+	j.mu.Unlock()
+	return err
 }

@@ -7,6 +7,7 @@ package disk
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"time"
@@ -69,6 +70,7 @@ type Store struct {
 var (
 	_ store.Store     = (*Store)(nil)
 	_ store.Exclusive = (*Store)(nil)
+	_ store.Measured  = (*Store)(nil)
 )
 
 // Exclusive implements [store.Exclusive]: the file is locked.
@@ -202,4 +204,44 @@ func (s *Store) ready(ctx context.Context, debits []store.Debit) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// Measures implements [store.Measured].
+func (s *Store) Measures() []store.Measure {
+	st := s.Stats()
+	failing := 0.0
+	if st.Err != nil {
+		failing = 1
+	}
+	return []store.Measure{
+		{Name: "buckets", Help: "Buckets in the store.", Value: float64(s.table.Len())},
+		{
+			Name: "write_lag_seconds", Help: "Age of the oldest change that waits to be written.",
+			Value: st.Lag.Seconds(),
+		},
+		{Name: "write_failing", Help: "1 if the last transaction on the file was not committed.", Value: failing},
+		{Name: "transactions", Help: "Transactions on the file.", Total: true, Value: float64(st.Commits)},
+		{
+			Name: "records_written", Help: "Bucket records written in those transactions.", Total: true,
+			Value: float64(st.Records),
+		},
+	}
+}
+
+// Close implements [store.Store]. It stops admitting, completes the commits that callers wait for, and writes the true
+// levels, so that no reserved tokens are lost. A store that was not changed leaves its file unchanged.
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.journal.closing.Store(true)
+		close(s.journal.stop)
+		<-s.journal.stopped
+		var err error
+		if s.usage != nil {
+			err = s.usage.close(s.journal.touched.Load())
+		}
+		// If usage could not be written, the file is not marked clean, and the next Open counts that usage again.
+		err = errors.Join(err, s.journal.finish(err == nil))
+		s.closeErr = errors.Join(err, guarded(s.db.Close))
+	})
+	return s.closeErr
 }

@@ -14,7 +14,7 @@ func (s *Store) NoSync() {
 
 // Commits makes f handle each transaction's commit, which it gets as a function. Call it before the store is used.
 func (s *Store) Commits(f func(commit func() error) error) {
-	s.journal.commit = func(tx *bolt.Tx) error {
+	s.journal.file.commit = func(tx *bolt.Tx) error {
 		tried := false
 		err := f(func() error {
 			tried = true

@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/internal/inmem"
 )
@@ -42,12 +40,9 @@ type journal struct {
 type journalConfig struct {
 	mode     Mode
 	interval time.Duration
-	file     string
-	db       *bolt.DB
+	file     *file
 	table    *inmem.Table
 	usage    *meter // nil: no usage is kept
-	ids      uint64 // ids of this run are above it
-	commit   func(*bolt.Tx) error
 }
 
 // committer is the state of the goroutine that writes.
@@ -55,7 +50,6 @@ type committer struct {
 	wake    chan struct{}
 	stop    chan struct{}
 	stopped chan struct{}
-	broken  error // why the file must not be written any more; only the goroutine uses it
 }
 
 // work is what waits to be written.
@@ -87,7 +81,7 @@ type batch struct {
 
 func newBatch() *batch { return &batch{done: make(chan struct{})} }
 
-// Wait implements [table.Ticket].
+// Wait implements [inmem.Ticket].
 func (b *batch) Wait(ctx context.Context) error {
 	select {
 	case <-b.done:
@@ -105,7 +99,9 @@ var refused = func() *batch {
 	return b
 }()
 
-// Changed implements [table.Journal].
+var _ inmem.Journal = (*journal)(nil)
+
+// Changed implements [inmem.Journal].
 func (j *journal) Changed(b *inmem.Bucket, c inmem.Change) inmem.Ticket {
 	if j.closing.Load() {
 		return refused
@@ -237,7 +233,7 @@ func (j *journal) forgotten(b *inmem.Bucket) inmem.Ticket {
 	return j.next
 }
 
-// Once implements [table.Journal].
+// Once implements [inmem.Journal].
 func (j *journal) Once(id string, expires time.Time, bs []*inmem.Bucket) inmem.Ticket {
 	if j.mode == Off {
 		return nil // Close gets the ids from the table
@@ -260,7 +256,7 @@ func (j *journal) Once(id string, expires time.Time, bs []*inmem.Bucket) inmem.T
 	return j.next
 }
 
-// Evicted implements [table.Journal]. A later transaction deletes the record. Until then, and after a crash, the bucket
+// Evicted implements [inmem.Journal]. A later transaction deletes the record. Until then, and after a crash, the bucket
 // still owes what was reserved.
 func (j *journal) Evicted(b *inmem.Bucket) {
 	if r := b.Reserve(); r != nil && r.Stored {

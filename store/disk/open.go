@@ -63,16 +63,16 @@ func Open(path string, cfg *Config) (*Store, error) {
 	return s, nil
 }
 
-func open(dir, file string, cfg *Config) (*Store, error) {
-	if err := prepare(dir, file, cfg.MustExist); err != nil {
+func open(dir, name string, cfg *Config) (*Store, error) {
+	if err := prepare(dir, name, cfg.MustExist); err != nil {
 		return nil, err
 	}
-	if err := validate(file); err != nil {
+	if err := validate(name); err != nil {
 		return nil, err
 	}
 	var db *bolt.DB
 	err := guarded(func() (err error) {
-		db, err = bolt.Open(file, 0o600, &bolt.Options{
+		db, err = bolt.Open(name, 0o600, &bolt.Options{
 			Timeout:        lockTimeout,
 			NoFreelistSync: true, // found by walking the file, which Open does anyway
 			FreelistType:   bolt.FreelistMapType,
@@ -83,7 +83,7 @@ func open(dir, file string, cfg *Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := build(dir, file, db, cfg)
+	s, err := build(dir, name, db, cfg)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -116,7 +116,7 @@ func prepare(dir, file string, must bool) error {
 }
 
 // build builds a store on an open file.
-func build(dir, file string, db *bolt.DB, cfg *Config) (*Store, error) {
+func build(dir, name string, db *bolt.DB, cfg *Config) (*Store, error) {
 	st, fresh, err := begin(db)
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func build(dir, file string, db *bolt.DB, cfg *Config) (*Store, error) {
 	}
 	j := &journal{
 		journalConfig: journalConfig{
-			mode: cfg.Mode, interval: cfg.Interval, file: file, db: db, commit: (*bolt.Tx).Commit,
+			mode: cfg.Mode, interval: cfg.Interval, file: &file{name: name, db: db, commit: (*bolt.Tx).Commit},
 		},
 		committer: committer{
 			wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
@@ -145,7 +145,7 @@ func build(dir, file string, db *bolt.DB, cfg *Config) (*Store, error) {
 		tc.Births = st.IDs + idStride
 	}
 	j.table = inmem.New(tc)
-	j.ids = max(uint64(max(1, j.table.Now())), tc.Births)
+	j.file.ids = max(uint64(max(1, j.table.Now())), tc.Births)
 	t := j.table
 	s := &Store{table: t, db: db, journal: j, usage: j.usage}
 	s.catalog = catalog.New(func() time.Time { return clock.Time(t.Now()) })

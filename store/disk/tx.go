@@ -10,35 +10,19 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/weirlimits/weir/store"
-	"github.com/weirlimits/weir/store/internal/inmem"
 )
 
-// write writes a chunk in one transaction and completes its catalog commits.
-func (j *journal) write(c *chunk) error {
-	if len(c.records)+len(c.gone)+len(c.marks)+len(c.ops) == 0 {
-		return nil
-	}
-	err := j.update(func(tx *bolt.Tx) error { return j.put(tx, c, false) })
-	j.mu.Lock()
-	for _, o := range c.ops {
-		if o.begin {
-			j.first = nil
-			j.begun.Store(err == nil)
-		}
-		o.err = err
-		close(o.done)
-	}
-	j.last = err
-	if err == nil {
-		j.commits++
-		j.figures.records += uint64(len(c.records))
-	}
-	j.mu.Unlock()
-	return err
+// file is the store's file. One goroutine at a time writes it.
+type file struct {
+	name   string
+	db     *bolt.DB
+	ids    uint64 // ids of this run are above it
+	commit func(*bolt.Tx) error
+	broken error // why it must not be written any more
 }
 
 // put adds a chunk to a transaction.
-func (j *journal) put(tx *bolt.Tx, c *chunk, clean bool) error {
+func (f *file) put(tx *bolt.Tx, c *chunk, clean bool) error {
 	records := tx.Bucket(recordBucket)
 	for _, key := range c.gone {
 		if err := records.Delete([]byte(key)); err != nil {
@@ -65,7 +49,7 @@ func (j *journal) put(tx *bolt.Tx, c *chunk, clean bool) error {
 	if len(c.records)+len(c.gone)+len(c.marks) == 0 && !clean && !begin {
 		return nil // only the catalog: nothing to say about buckets
 	}
-	st := state{Clock: c.at, IDs: j.ids, Clean: clean}
+	st := state{Clock: c.at, IDs: f.ids, Clean: clean}
 	return tx.Bucket(metaBucket).Put(stateKey, st.encode())
 }
 
@@ -104,29 +88,29 @@ func putMarks(b *bolt.Bucket, marks []mark, now int64) error {
 	return nil
 }
 
-// update runs f in a transaction and commits it. After most errors, nothing was written. If the file could not be
+// update calls do in a transaction and commits it. After most errors, nothing was written. If the file could not be
 // synced, its content is unknown, and the store does not write it again.
-func (j *journal) update(f func(*bolt.Tx) error) error {
-	if j.broken != nil {
-		return j.trouble(j.broken)
+func (f *file) update(do func(*bolt.Tx) error) error {
+	if f.broken != nil {
+		return f.trouble(f.broken)
 	}
 	var tx *bolt.Tx
 	err := guarded(func() (err error) {
-		if tx, err = j.db.Begin(true); err != nil {
+		if tx, err = f.db.Begin(true); err != nil {
 			return err
 		}
-		if err := f(tx); err != nil {
+		if err := do(tx); err != nil {
 			return errors.Join(err, tx.Rollback())
 		}
-		return j.commit(tx)
+		return f.commit(tx)
 	})
 	if err != nil && unsure(err) {
-		j.broken = err
+		f.broken = err
 		if tx != nil { // it may have panicked in the middle of a transaction
 			_ = guarded(tx.Rollback)
 		}
 	}
-	return j.trouble(err)
+	return f.trouble(err)
 }
 
 // unsure reports whether an error leaves the content of the file unknown. After a failed sync, the system may report
@@ -153,7 +137,7 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-func (j *journal) trouble(err error) error {
+func (f *file) trouble(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -164,7 +148,5 @@ func (j *journal) trouble(err error) error {
 	case errors.Is(err, errFault), unsure(err):
 		hint = "check the disk, then restart: the file is no longer written"
 	}
-	return &store.Error{Op: "commit", Key: j.file, Err: err, Hint: hint}
+	return &store.Error{Op: "commit", Key: f.name, Err: err, Hint: hint}
 }
-
-var _ inmem.Journal = (*journal)(nil)

@@ -10,9 +10,6 @@ var excused = map[string]string{
 	"fields of a struct: internal/lab/simulate/config.go Config":          "a flat list of parameters or figures",
 	"fields of a struct: internal/lab/simulate/report.go Report":          "a flat list of parameters or figures",
 	"fields of a struct: internal/lab/torture/torture.go Report":          "a flat list of parameters or figures",
-	"files with methods of one type: store/disk Store":                    "still one type for several concerns",
-	"files with methods of one type: store/disk journal":                  "still one type for several concerns",
 	"files with methods of one type: store/dynamodb/internal/table Table": "still one type for several concerns",
-	"files with methods of one type: store/internal/inmem Table":          "still one type for several concerns",
 	"files with methods of one type: store/redis Store":                   "still one type for several concerns",
 }

@@ -55,9 +55,11 @@ func (b *Bucket) SetReserve(r *Reserve) {
 	b.more.reserve = r
 }
 
-func (b *Bucket) dead() bool { return b.id == 0 }
+// Dead reports whether the bucket has left its table.
+func (b *Bucket) Dead() bool { return b.id == 0 }
 
-func (b *Bucket) len() int {
+// Len returns the number of slots of a locked bucket.
+func (b *Bucket) Len() int {
 	switch {
 	case b.first.limit == nil:
 		return 0
@@ -76,7 +78,7 @@ func (b *Bucket) slot(i int) *slot {
 
 // slots returns a copy of all slots, for the rare changes of their set.
 func (b *Bucket) slots() []slot {
-	s := make([]slot, b.len())
+	s := make([]slot, b.Len())
 	for i := range s {
 		s[i] = *b.slot(i)
 	}
@@ -102,7 +104,7 @@ func (b *Bucket) full(now int64) bool {
 	if now < b.at {
 		return false
 	}
-	for i := range b.len() {
+	for i := range b.Len() {
 		s := b.slot(i)
 		if s.level > params(s.limit).Clock(now) {
 			return false
@@ -115,7 +117,7 @@ func (b *Bucket) counted() bool {
 	if b.takes != 0 {
 		return true
 	}
-	for i := range b.len() {
+	for i := range b.Len() {
 		if s := b.slot(i); s.debited != 0 || s.returned != 0 {
 			return true
 		}
@@ -126,7 +128,7 @@ func (b *Bucket) counted() bool {
 // find returns the slot of a limit, or -1. The bucket's own limits, including removed ones, match by name; overrides
 // match by name and parameters.
 func (b *Bucket) find(l *store.Limit) int {
-	for i := range b.len() {
+	for i := range b.Len() {
 		s := b.slot(i).limit
 		if s == l || s.Name == l.Name && s.Override == l.Override && (!l.Override || *s == *l) {
 			return i
@@ -140,7 +142,7 @@ func (b *Bucket) find(l *store.Limit) int {
 func (b *Bucket) rebirth(key store.Bucket, id uint64) store.State {
 	st := b.state(key)
 	b.id, b.takes = id, 0
-	for i := range b.len() {
+	for i := range b.Len() {
 		s := b.slot(i)
 		s.debited, s.returned = 0, 0
 	}
@@ -149,10 +151,9 @@ func (b *Bucket) rebirth(key store.Bucket, id uint64) store.State {
 
 func (b *Bucket) state(key store.Bucket) store.State {
 	st := store.State{Bucket: key, ID: b.id, At: clock.Time(b.at), Epoch: uint64(b.epoch), Takes: b.takes}
-	st.Limits = make([]store.LimitState, b.len())
+	st.Limits = make([]store.LimitState, b.Len())
 	for i := range st.Limits {
-		s := b.slot(i)
-		st.Limits[i] = store.LimitState{Limit: s.limit, Level: s.level, Debited: s.debited, Returned: s.returned}
+		st.Limits[i] = b.Limit(i)
 	}
 	return st
 }

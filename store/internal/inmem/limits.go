@@ -11,7 +11,7 @@ import (
 
 // follow updates the bucket's limits to those of the debit, if the debit's are newer, and adds its overrides.
 // Outstanding tokens are kept throughout.
-func (t *Table) follow(b *Bucket, d *store.Debit, now int64, retired *[]store.State) error {
+func (op *operation) follow(b *Bucket, d *store.Debit) error {
 	if aligned(b, d.Charges) {
 		return nil
 	}
@@ -34,13 +34,13 @@ func (t *Table) follow(b *Bucket, d *store.Debit, now int64, retired *[]store.St
 		if b.own > 0 && shortEpoch(d.Epoch) < b.epoch {
 			return store.ErrStaleLimits
 		}
-		if err := t.replace(b, d.Charges, own, now); err != nil {
+		if err := op.replace(b, d.Charges, own); err != nil {
 			return err
 		}
 		b.epoch = shortEpoch(d.Epoch)
 	}
 	if overrides > 0 {
-		return t.addOverrides(b, d, overrides, now, retired)
+		return op.addOverrides(b, d, overrides)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func aligned(b *Bucket, charges []store.Charge) bool {
 
 // replace makes the limits of the own charges the limits in force. Removed limits stay after them, so that what they
 // owe and have counted is not lost.
-func (t *Table) replace(b *Bucket, charges []store.Charge, own int, now int64) error {
+func (op *operation) replace(b *Bucket, charges []store.Charge, own int) error {
 	old := b.slots()
 	used := make([]bool, len(old))
 	slots := make([]slot, 0, own+len(old))
@@ -70,11 +70,11 @@ func (t *Table) replace(b *Bucket, charges []store.Charge, own int, now int64) e
 		if l.Override {
 			continue
 		}
-		l, err := t.limits.intern(l)
+		l, err := op.table.limits.intern(l)
 		if err != nil {
 			return err
 		}
-		s := slot{limit: l, level: params(l).Clock(now)}
+		s := slot{limit: l, level: params(l).Clock(op.now)}
 		if at := b.find(l); at >= 0 {
 			if used[at] {
 				return fmt.Errorf("%w: limit %q twice in one debit", store.ErrInvalid, l.Name)
@@ -82,7 +82,7 @@ func (t *Table) replace(b *Bucket, charges []store.Charge, own int, now int64) e
 			used[at] = true
 			s = old[at]
 			if *s.limit != *l {
-				s.level = clock.Rebase(params(s.limit), params(l), s.level, now)
+				s.level = clock.Rebase(params(s.limit), params(l), s.level, op.now)
 			}
 			s.limit = l
 		}
@@ -100,7 +100,7 @@ func (t *Table) replace(b *Bucket, charges []store.Charge, own int, now int64) e
 			slots = append(slots, s)
 		}
 	}
-	t.stamp(b, now) // nothing is judged at an earlier time from now on, even if the take is refused
+	op.table.stamp(b, op.now) // nothing is judged at an earlier time from now on, even if the take is refused
 	b.setSlots(slots)
 	b.own = uint16(own)
 	return nil
@@ -108,15 +108,15 @@ func (t *Table) replace(b *Bucket, charges []store.Charge, own int, now int64) e
 
 // addOverrides adds slots for overriding limits that the bucket does not have yet. Full overrides that the debit does
 // not name are dropped; the counters are then handed over and restart.
-func (t *Table) addOverrides(b *Bucket, d *store.Debit, added int, now int64, retired *[]store.State) error {
+func (op *operation) addOverrides(b *Bucket, d *store.Debit, added int) error {
 	wanted := func(l *store.Limit) bool {
 		return slices.ContainsFunc(d.Charges, func(c store.Charge) bool { return *c.Limit == *l })
 	}
-	kept := make([]slot, 0, b.len()+added)
+	kept := make([]slot, 0, b.Len()+added)
 	inUse, counted := 0, false
 	for _, s := range b.slots() {
 		if s.limit.Override {
-			if !wanted(s.limit) && s.level <= params(s.limit).Clock(now) {
+			if !wanted(s.limit) && s.level <= params(s.limit).Clock(op.now) {
 				counted = counted || s.debited != 0 || s.returned != 0
 				continue
 			}
@@ -132,18 +132,19 @@ func (t *Table) addOverrides(b *Bucket, d *store.Debit, added int, now int64, re
 		if !l.Override || b.find(l) >= 0 {
 			continue
 		}
-		l, err := t.limits.intern(l)
+		l, err := op.table.limits.intern(l)
 		if err != nil {
 			return err
 		}
-		kept = append(kept, slot{limit: l, level: params(l).Clock(now)})
+		kept = append(kept, slot{limit: l, level: params(l).Clock(op.now)})
 	}
-	t.stamp(b, now)
+	op.table.stamp(b, op.now)
 	if counted {
+		t := op.table
 		t.gone(b)
 		st := b.rebirth(d.Bucket, t.births.Add(1))
 		if t.cfg.Retired != nil {
-			*retired = append(*retired, st)
+			op.retired = append(op.retired, st)
 		}
 		for i := range kept {
 			kept[i].debited, kept[i].returned = 0, 0

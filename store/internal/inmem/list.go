@@ -2,12 +2,13 @@ package inmem
 
 import (
 	"cmp"
-	"encoding/base64"
 	"slices"
 	"strings"
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/cursor"
+	"github.com/weirlimits/weir/store/internal/ledger"
 )
 
 // Peek returns the state of buckets and changes nothing.
@@ -17,7 +18,7 @@ func (t *Table) Peek(keys []store.Bucket) store.Snapshot {
 	for i, key := range keys {
 		states[i].Bucket = key
 		if b := t.find(key); b != nil {
-			if !b.dead() {
+			if !b.Dead() {
 				states[i] = b.state(key)
 				now = max(now, b.at)
 			}
@@ -53,13 +54,12 @@ func (t *Table) find(key store.Bucket) *Bucket {
 
 // Buckets returns a page of the matching buckets, ordered by entity and resource.
 func (t *Table) Buckets(q store.BucketQuery) (store.BucketPage, error) {
+	mark := cursor.Mark("bucket", q.Namespace, q.Entity, q.Resource)
 	var after string
 	if q.After != "" {
-		raw, err := base64.RawURLEncoding.DecodeString(q.After)
-		var ok bool
-		if after, ok = strings.CutPrefix(string(raw), q.Namespace+"\x00"); err != nil || !ok ||
-			strings.Count(after, "\x00") != 1 {
-			return store.BucketPage{}, store.ErrBadCursor
+		var err error
+		if after, err = cursor.Parse(mark, q.After); err != nil {
+			return store.BucketPage{}, err
 		}
 	}
 	var keys []string
@@ -69,7 +69,7 @@ func (t *Table) Buckets(q store.BucketQuery) (store.BucketPage, error) {
 		s.mu.RLock()
 		for b := range s.buckets.all() {
 			rest, ok := strings.CutPrefix(b.key, prefix)
-			if !ok || after != "" && rest <= after {
+			if !ok || b.key <= after {
 				continue
 			}
 			entity, resource, _ := strings.Cut(rest, "\x00")
@@ -83,11 +83,11 @@ func (t *Table) Buckets(q store.BucketQuery) (store.BucketPage, error) {
 	page := store.BucketPage{}
 	if limit := store.PageSize(q.Max); len(keys) > limit {
 		keys = keys[:limit]
-		page.Next = base64.RawURLEncoding.EncodeToString([]byte(keys[limit-1]))
+		page.Next = cursor.Make(mark, keys[limit-1])
 	}
 	wanted := make([]store.Bucket, len(keys))
 	for i, k := range keys {
-		wanted[i] = parseKey(k)
+		wanted[i] = ParseKey(k)
 	}
 	snap := t.Peek(wanted)
 	page.At = snap.At
@@ -95,53 +95,45 @@ func (t *Table) Buckets(q store.BucketQuery) (store.BucketPage, error) {
 	return page, nil
 }
 
-// Forget removes buckets, whatever they owe. Wait for the tickets before answering.
-func (t *Table) Forget(keys []store.Bucket) Tickets {
-	var op operation
-	for _, key := range keys {
-		b := t.find(key)
-		if b == nil {
-			continue
-		}
-		if b.dead() {
-			b.mu.Unlock()
-			continue
-		}
-		t.gone(b)
-		if t.cfg.Retired != nil && b.counted() {
-			op.retired = append(op.retired, b.state(key))
-		}
-		op.changed(t, b, Forgotten)
-		b.setSlots(nil)
-		b.own = 0
-		b.id = 0
-		b.mu.Unlock()
-		// Never wait for a shard's lock while holding a bucket's.
-		s, hash := t.shard([]byte(b.key))
-		s.mu.Lock()
-		if s.buckets.remove(hash, b) {
-			t.count.Add(-1)
-		}
-		s.mu.Unlock()
-	}
-	t.retire(op.retired)
-	return op.tickets
-}
-
 // Each calls f with every bucket in turn, locked, until f returns false. It may miss buckets born meanwhile.
 func (t *Table) Each(f func(b *Bucket, key store.Bucket) bool) {
 	for i := range t.shards {
-		s := &t.shards[i]
-		s.mu.RLock()
-		bs := slices.Collect(s.buckets.all())
-		s.mu.RUnlock()
-		for _, b := range bs {
+		for _, b := range t.shards[i].all() {
 			b.mu.Lock()
-			more := b.dead() || f(b, parseKey(b.key))
+			more := b.Dead() || f(b, ParseKey(b.key))
 			b.mu.Unlock()
 			if !more {
 				return
 			}
 		}
 	}
+}
+
+// Read calls f with the readings of all buckets that have changed since an instant, some hundred at a time. It may
+// miss a change in progress.
+func (t *Table) Read(since int64, f func([]ledger.Observation) error) error {
+	for i := range t.shards {
+		var out []ledger.Observation
+		for _, b := range t.shards[i].all() {
+			b.mu.Lock()
+			if !b.Dead() && b.at >= since && b.counted() {
+				out = append(out, b.observation(false))
+			}
+			b.mu.Unlock()
+		}
+		if len(out) > 0 {
+			if err := f(out); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// all returns the buckets of a shard.
+func (s *shard) all() []*Bucket {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	bs := make([]*Bucket, 0, s.buckets.len())
+	return slices.AppendSeq(bs, s.buckets.all())
 }

@@ -36,7 +36,7 @@ func (t *Table) Load(key string, rec *Record, reserve *Reserve, reborn bool) (lo
 		return false, nil
 	}
 	if reborn {
-		b.rebirth(parseKey(key), t.births.Add(1))
+		b.rebirth(ParseKey(key), t.births.Add(1))
 	}
 	b.SetReserve(reserve)
 	s, hash := t.shard([]byte(key))
@@ -76,29 +76,23 @@ func (t *Table) Settled(f func(id string, expires time.Time)) {
 
 // Live reports whether there is a bucket for a key, and calls f with it locked.
 func (t *Table) Live(key string, f func(b *Bucket)) bool {
-	b := t.find(parseKey(key))
+	b := t.find(ParseKey(key))
 	if b == nil {
 		return false
 	}
 	defer b.mu.Unlock()
-	if b.dead() {
+	if b.Dead() {
 		return false
 	}
 	f(b)
 	return true
 }
 
-// ParseKey returns the bucket that a key names. Keys order buckets as [store.Bucket.Compare] does.
-func ParseKey(key string) store.Bucket { return parseKey(key) }
-
 // Lock locks a bucket for a journal.
 func (b *Bucket) Lock() { b.mu.Lock() }
 
 // Unlock unlocks a bucket.
 func (b *Bucket) Unlock() { b.mu.Unlock() }
-
-// Dead reports whether the bucket has left its table.
-func (b *Bucket) Dead() bool { return b.dead() }
 
 // Head returns the fixed part of a locked bucket's record; Limits is nil.
 func (b *Bucket) Head() Record {
@@ -107,9 +101,6 @@ func (b *Bucket) Head() Record {
 
 // Key returns the key under which the table keeps the bucket. It never changes.
 func (b *Bucket) Key() string { return b.key }
-
-// Len returns the number of slots of a locked bucket.
-func (b *Bucket) Len() int { return b.len() }
 
 // Level returns the level of a locked bucket's slot.
 func (b *Bucket) Level(i int) int64 { return b.slot(i).level }

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store/internal/ledger"
 )
 
@@ -37,31 +36,41 @@ func minuteOf(at int64) int64 {
 	return at - m
 }
 
+// metering has a meter read the counters of buckets when a minute in which they changed is over, and when they go.
+type metering struct {
+	meter   *Meter // nil: nothing is read
+	span    uint64 // a minute, or unmetered
+	current atomic.Int64
+}
+
+// unmetered is the span of a minute if nothing is read.
+const unmetered = math.MaxUint64
+
 // stamp records that a locked bucket is about to change. If its last change was in an earlier minute, stamp first
 // takes a reading of its counters.
-func (t *Table) stamp(b *Bucket, now int64) {
-	if m := t.minute.Load(); uint64(b.at-m) >= t.span || uint64(now-m) >= t.span {
-		t.turn(b, now)
+func (m *metering) stamp(b *Bucket, now int64) {
+	if start := m.current.Load(); uint64(b.at-start) >= m.span || uint64(now-start) >= m.span {
+		m.turn(b, now)
 	}
 	b.at = now
 }
 
 // turn is stamp at the first change of a bucket in a minute.
-func (t *Table) turn(b *Bucket, now int64) {
+func (m *metering) turn(b *Bucket, now int64) {
 	was, is := minuteOf(b.at), minuteOf(now)
-	t.minute.Store(is)
+	m.current.Store(is)
 	// Without a meter, reached only for the nanosecond before the epoch.
-	if t.cfg.Meter == nil || was == is || !b.counted() {
+	if m.meter == nil || was == is || !b.counted() {
 		return
 	}
 	const hour = 60 * minute
-	t.cfg.Meter.read(b, false, was-was%hour != is-is%hour)
+	m.meter.read(b, false, was-was%hour != is-is%hour)
 }
 
 // gone takes a reading of a locked bucket whose counters are about to go away.
-func (t *Table) gone(b *Bucket) {
-	if t.cfg.Meter != nil && b.counted() {
-		t.cfg.Meter.read(b, true, true)
+func (m *metering) gone(b *Bucket) {
+	if m.meter != nil && b.counted() {
+		m.meter.read(b, true, true)
 	}
 }
 
@@ -79,15 +88,10 @@ func (m *Meter) read(b *Bucket, ended, must bool) {
 
 // observation returns a reading of a locked bucket's counters.
 func (b *Bucket) observation(ended bool) ledger.Observation {
-	counts := ledger.AddCount(make([]ledger.Count, 0, 1+2*b.len()), "", ledger.Requests, b.takes)
-	for i := range b.len() {
-		s := b.slot(i)
-		counts = ledger.AddCount(counts, s.limit.Name, ledger.Debited, s.debited)
-		counts = ledger.AddCount(counts, s.limit.Name, ledger.Returned, s.returned)
-	}
-	return ledger.Observation{Bucket: parseKey(b.key), Reading: ledger.Reading{
-		ID: b.id, Minute: ledger.MinuteOf(clock.Time(b.at)), Counts: counts, Ended: ended,
-	}}
+	st := b.state(ParseKey(b.key))
+	o := ledger.Observation{Bucket: st.Bucket, Reading: ledger.ReadingOf(&st)}
+	o.Ended = ended
+	return o
 }
 
 // High reports whether so many readings are queued that they should be drained soon.
@@ -102,34 +106,3 @@ func (m *Meter) Drain() []ledger.Observation {
 	m.high.Store(false)
 	return q
 }
-
-// Read calls f with the readings of all buckets that have changed since an instant, some hundred at a time. It may
-// miss a change in progress.
-func (t *Table) Read(since int64, f func([]ledger.Observation) error) error {
-	for i := range t.shards {
-		s := &t.shards[i]
-		s.mu.RLock()
-		bs := make([]*Bucket, 0, s.buckets.len())
-		for b := range s.buckets.all() {
-			bs = append(bs, b)
-		}
-		s.mu.RUnlock()
-		var out []ledger.Observation
-		for _, b := range bs {
-			b.mu.Lock()
-			if !b.dead() && b.at >= since && b.counted() {
-				out = append(out, b.observation(false))
-			}
-			b.mu.Unlock()
-		}
-		if len(out) > 0 {
-			if err := f(out); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// unmetered is the span of a minute if nothing is read.
-const unmetered = math.MaxUint64

@@ -8,26 +8,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Settle returns and forces tokens in memory. Wait for the tickets before answering.
-func (t *Table) Settle(s store.Settle) (store.Outcome, Tickets, error) {
-	if err := checkSettle(s); err != nil {
-		return store.Outcome{}, Tickets{}, err
-	}
-	bs, err := t.lockSettle(s.Debits)
-	if err != nil {
-		return store.Outcome{}, Tickets{}, err
-	}
-	var op operation
-	out, err := op.settle(t, &s, bs)
-	for _, b := range bs {
-		if b != nil {
-			b.mu.Unlock()
-		}
-	}
-	return out, op.tickets, err
-}
-
-func (op *operation) settle(t *Table, s *store.Settle, bs []*Bucket) (out store.Outcome, err error) {
+func (op *operation) settle(s *store.Settle, bs []*Bucket) (out store.Outcome, err error) {
+	t := op.table
 	op.now = t.Now()
 	for _, b := range bs {
 		if b != nil {
@@ -43,7 +25,7 @@ func (op *operation) settle(t *Table, s *store.Settle, bs []*Bucket) (out store.
 		if b == nil {
 			continue
 		}
-		if err := t.admitForced(b, &s.Debits[i], op.now); err != nil {
+		if err := op.admitForced(b, &s.Debits[i]); err != nil {
 			return out, err
 		}
 	}
@@ -62,7 +44,7 @@ func (op *operation) settle(t *Table, s *store.Settle, bs []*Bucket) (out store.
 		}
 		t.stamp(b, op.now)
 		out.Levels = op.apply(b, s.Debits[i].Charges, s.ID != "", out.Levels)
-		op.changed(t, b, Settled)
+		op.changed(b, Settled)
 	}
 	if s.ID != "" && t.cfg.Journal != nil {
 		op.tickets.add(t.cfg.Journal.Once(s.ID, s.Expires, bs))
@@ -97,7 +79,7 @@ func (op *operation) apply(b *Bucket, charges []store.Charge, once bool, levels 
 }
 
 // admitForced adds slots for forced limits that the bucket does not have, and rejects amounts that overflow.
-func (t *Table) admitForced(b *Bucket, d *store.Debit, now int64) error {
+func (op *operation) admitForced(b *Bucket, d *store.Debit) error {
 	for j := range d.Charges {
 		c := &d.Charges[j]
 		if c.Amount <= 0 {
@@ -105,48 +87,16 @@ func (t *Table) admitForced(b *Bucket, d *store.Debit, now int64) error {
 		}
 		at := b.find(c.Limit)
 		if at < 0 {
-			l, err := t.limits.intern(c.Limit)
+			l, err := op.table.limits.intern(c.Limit)
 			if err != nil {
 				return err
 			}
-			at = b.len()
-			b.setSlots(append(b.slots(), slot{limit: l, level: params(l).Clock(now)}))
+			at = b.Len()
+			b.setSlots(append(b.slots(), slot{limit: l, level: params(l).Clock(op.now)}))
 		}
 		s := b.slot(at)
-		if clock.Spend(s.level, params(s.limit).Clock(now), c.Amount) > clock.MaxLevel {
+		if clock.Spend(s.level, params(s.limit).Clock(op.now), c.Amount) > clock.MaxLevel {
 			return store.ErrOverflow
-		}
-	}
-	return nil
-}
-
-// lockSettle locks the existing buckets, and creates those on which something is forced.
-func (t *Table) lockSettle(debits []store.Debit) ([]*Bucket, error) {
-	if len(debits) == 1 {
-		b, err := t.lock(debits[0].Bucket, forcing(&debits[0]))
-		return []*Bucket{b}, err
-	}
-	return t.lockAll(debits, nil, forcing)
-}
-
-func forcing(d *store.Debit) bool {
-	for j := range d.Charges {
-		if d.Charges[j].Amount > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-func checkSettle(s store.Settle) error {
-	if len(s.Debits) == 0 && s.ID == "" || s.ID != "" && s.Expires.IsZero() {
-		return store.ErrInvalid
-	}
-	for i := range s.Debits {
-		for j := range s.Debits[i].Charges {
-			if c := &s.Debits[i].Charges[j]; c.Limit == nil || c.Force || c.Shadow || c.Amount == -1<<63 {
-				return store.ErrInvalid
-			}
 		}
 	}
 	return nil

@@ -40,8 +40,6 @@ type Table struct {
 	cfg    Config
 	start  time.Time // with a monotonic reading
 	base   int64     // nanoseconds since clock.Epoch at start
-	span   uint64    // a minute, or unmetered
-	minute atomic.Int64
 	floor  atomic.Int64
 	births atomic.Uint64
 	count  atomic.Int64
@@ -49,6 +47,7 @@ type Table struct {
 	seed   maphash.Seed
 	shards [shards]shard
 
+	metering
 	limits  interner
 	settled settledIDs
 }
@@ -72,7 +71,7 @@ func New(cfg Config) *Table {
 		t.floor.Store(-1 << 63)
 	}
 	t.swept.Store(math.MinInt64)
-	if t.span = unmetered; cfg.Meter != nil {
+	if t.meter, t.span = cfg.Meter, unmetered; cfg.Meter != nil {
 		t.span = uint64(minute)
 	}
 	// IDs start from the time, so that a bucket reborn in a later process has a different one.
@@ -84,7 +83,7 @@ func New(cfg Config) *Table {
 	return t
 }
 
-// Now returns the table's time in nanoseconds since [bucket.Epoch].
+// Now returns the table's time in nanoseconds since clock.Epoch.
 func (t *Table) Now() int64 {
 	var n int64
 	if t.cfg.Now != nil {
@@ -113,7 +112,7 @@ func (t *Table) lock(key store.Bucket, create bool) (*Bucket, error) {
 			return nil, err
 		}
 		b.mu.Lock()
-		if !b.dead() {
+		if !b.Dead() {
 			return b, nil
 		}
 		b.mu.Unlock() // evicted meanwhile
@@ -188,7 +187,7 @@ func (t *Table) sweep(s *shard, now, idle int64) (retired []store.State) {
 			return false
 		}
 		defer b.mu.Unlock()
-		if b.dead() || now-b.at < idle || !b.full(now) {
+		if b.Dead() || now-b.at < idle || !b.full(now) {
 			return false
 		}
 		t.gone(b)
@@ -196,7 +195,7 @@ func (t *Table) sweep(s *shard, now, idle int64) (retired []store.State) {
 			t.cfg.Journal.Evicted(b)
 		}
 		if t.cfg.Retired != nil && b.counted() {
-			retired = append(retired, b.state(parseKey(b.key)))
+			retired = append(retired, b.state(ParseKey(b.key)))
 		}
 		b.id = 0
 		t.count.Add(-1)
@@ -226,7 +225,8 @@ func appendKey(dst []byte, b store.Bucket) []byte {
 	return append(dst, b.Resource...)
 }
 
-func parseKey(k string) store.Bucket {
+// ParseKey returns the bucket that a key names. Keys order buckets as [store.Bucket.Compare] does.
+func ParseKey(k string) store.Bucket {
 	ns, rest, _ := strings.Cut(k, "\x00")
 	entity, resource, _ := strings.Cut(rest, "\x00")
 	return store.Bucket{Namespace: ns, Entity: entity, Resource: resource}

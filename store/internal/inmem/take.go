@@ -7,50 +7,23 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Take decides a take in memory. Wait for the tickets before answering.
-func (t *Table) Take(take store.Take) (store.Outcome, Tickets, error) {
-	if err := checkTake(take.Debits); err != nil {
-		return store.Outcome{}, Tickets{}, err
-	}
-	var room [4]*Bucket
-	bs := room[:1]
-	if len(take.Debits) == 1 {
-		b, err := t.lock(take.Debits[0].Bucket, true)
-		if err != nil {
-			return store.Outcome{}, Tickets{}, err
-		}
-		bs[0] = b
-	} else {
-		var err error
-		if bs, err = t.lockAll(take.Debits, room[:], always); err != nil {
-			return store.Outcome{}, Tickets{}, err
-		}
-	}
-	var op operation
-	out, err := op.take(t, &take, bs)
-	for _, b := range bs {
-		b.mu.Unlock()
-	}
-	t.retire(op.retired)
-	return out, op.tickets, err
-}
-
-// operation is a change of some locked buckets.
+// operation is a change of some locked buckets of a table.
 type operation struct {
+	table   *Table
 	now     int64
 	tickets Tickets
 	retired []store.State
 	left    []*store.Charge // charges of a take in shadow that do not fit
 }
 
-func (op *operation) take(t *Table, take *store.Take, bs []*Bucket) (out store.Outcome, err error) {
-	op.now = t.Now()
+func (op *operation) take(take *store.Take, bs []*Bucket) (out store.Outcome, err error) {
+	op.now = op.table.Now()
 	for _, b := range bs {
 		op.now = max(op.now, b.at)
 	}
 	allowed := true
 	for i := range bs {
-		if err := t.follow(bs[i], &take.Debits[i], op.now, &op.retired); err != nil {
+		if err := op.follow(bs[i], &take.Debits[i]); err != nil {
 			return out, err
 		}
 	}
@@ -63,8 +36,8 @@ func (op *operation) take(t *Table, take *store.Take, bs []*Bucket) (out store.O
 	}
 	if allowed {
 		for i, b := range bs {
-			op.charge(t, b, take.Debits[i].Charges)
-			op.changed(t, b, Debited)
+			op.charge(b, take.Debits[i].Charges)
+			op.changed(b, Debited)
 		}
 		op.tickets.remember(bs, op)
 	}
@@ -73,9 +46,9 @@ func (op *operation) take(t *Table, take *store.Take, bs []*Bucket) (out store.O
 	return out, nil
 }
 
-func (op *operation) changed(t *Table, b *Bucket, c Change) {
-	if t.cfg.Journal != nil {
-		op.tickets.add(t.cfg.Journal.Changed(b, c))
+func (op *operation) changed(b *Bucket, c Change) {
+	if j := op.table.cfg.Journal; j != nil {
+		op.tickets.add(j.Changed(b, c))
 	}
 }
 
@@ -102,8 +75,8 @@ func (op *operation) fits(b *Bucket, charges []store.Charge) (bool, error) {
 	return fits, nil
 }
 
-func (op *operation) charge(t *Table, b *Bucket, charges []store.Charge) {
-	t.stamp(b, op.now)
+func (op *operation) charge(b *Bucket, charges []store.Charge) {
+	op.table.stamp(b, op.now)
 	b.takes++
 	for i := range charges {
 		c := &charges[i]
@@ -147,72 +120,27 @@ func (op *operation) levels(debits []store.Debit, bs []*Bucket, allowed bool) []
 	return ls
 }
 
-// lockAll locks the buckets of several debits in the order of their keys, and returns them in the order of the
-// debits, in room if it suffices. A bucket that does not exist and must not be created is nil.
-func (t *Table) lockAll(debits []store.Debit, room []*Bucket, create func(*store.Debit) bool) ([]*Bucket, error) {
-	order := make([]int, len(debits))
-	for i := range order {
-		order[i] = i
+func (op *operation) undo(b *Bucket, d *store.Debit, w *waiting) {
+	op.table.stamp(b, max(b.at, op.table.Now()))
+	for j := range d.Charges {
+		c := &d.Charges[j]
+		i := b.find(c.Limit)
+		if i < 0 || c.Amount == 0 || c.Shadow && slices.Contains(w.left, c) {
+			continue
+		}
+		s := b.slot(i)
+		issued := sinceThen(params(s.limit), w.at, b.at)
+		if *s.limit != *c.Limit { // it drained by one limit, then by the other
+			issued = clock.Spend(issued, issued, sinceThen(params(c.Limit), w.at, b.at))
+		}
+		back := max(0, c.Amount-issued)
+		s.level = clock.Credit(s.level, back)
+		s.returned += back
 	}
-	slices.SortFunc(order, func(i, j int) int { return debits[i].Bucket.Compare(debits[j].Bucket) })
-	for n := 1; n < len(order); n++ {
-		if debits[order[n-1]].Bucket == debits[order[n]].Bucket {
-			return nil, store.ErrDuplicateBucket
-		}
-	}
-	bs := room
-	if len(debits) > len(bs) {
-		bs = make([]*Bucket, len(debits))
-	}
-	bs = bs[:len(debits)]
-	for {
-		// Hold no bucket locks while looking up or creating buckets, which takes the shards' locks.
-		for i := range debits {
-			var err error
-			if bs[i], err = t.get(debits[i].Bucket, create(&debits[i])); err != nil {
-				return nil, err
-			}
-		}
-		moved := false
-		for _, i := range order {
-			if b := bs[i]; b != nil {
-				b.mu.Lock()
-				if b.dead() {
-					moved = true
-				}
-			}
-		}
-		// A missing bucket may have been born before the others were locked. Holders of a shard's lock never wait for
-		// a bucket's, so has may be called here.
-		for i := range debits {
-			moved = moved || bs[i] == nil && t.has(debits[i].Bucket)
-		}
-		if !moved {
-			return bs, nil
-		}
-		for _, b := range bs {
-			if b != nil {
-				b.mu.Unlock()
-			}
-		}
-	}
+	op.changed(b, Undone)
 }
 
-func checkTake(debits []store.Debit) error {
-	if len(debits) == 0 {
-		return store.ErrInvalid
-	}
-	for i := range debits {
-		if len(debits[i].Charges) == 0 {
-			return store.ErrInvalid
-		}
-		for j := range debits[i].Charges {
-			if c := &debits[i].Charges[j]; c.Limit == nil || c.Amount < 0 || c.Force && c.Shadow {
-				return store.ErrInvalid
-			}
-		}
-	}
-	return nil
+// sinceThen returns what a limit issued between two instants.
+func sinceThen(p clock.Params, from, to int64) int64 {
+	return clock.Outstanding(p.Clock(to), p.Clock(from))
 }
-
-func always(*store.Debit) bool { return true }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/varint"
 )
 
 // Tx is one atomic operation on ordered keys. Results of Get and of a cursor are valid until the next change.
@@ -69,7 +70,7 @@ func grouped(observations []Observation) []*Entry[keyedAccount] {
 	for i, o := range order {
 		if i == 0 || o.Bucket != order[i-1].Bucket || o.Source != order[i-1].Source {
 			e := &Entry[keyedAccount]{Bucket: o.Bucket}
-			e.Account.key = accountKey(nil, o.Bucket, o.Source)
+			e.Account.key = accountKey(o.Bucket, o.Source)
 			entries = append(entries, e)
 		}
 		last := entries[len(entries)-1]
@@ -225,7 +226,7 @@ func Expire(tx Tx, r store.Retention, now time.Time, ended bool, most int) (more
 // accounts stay, because otherwise the next reading would count everything again.
 func Forget(tx Tx, namespace string, most int) (more bool, err error) {
 	done, err := prune(tx, []byte{windowSpace}, most, func(k, _ []byte) (bool, bool) {
-		part, _, ok := cutPart(k[11:])
+		part, _, ok := varint.CutPart(k[11:])
 		return ok && part == namespace && store.UsageOf(k[10]) != store.OfStore, false
 	})
 	return !done, err

@@ -1,15 +1,15 @@
 package ledger
 
 import (
-	"bytes"
 	"encoding/binary"
 	"slices"
 	"time"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/varint"
 )
 
-// The keys of a book, which order bytewise. A part ends with 0 0, and a 0 within it is written as 0 255.
+// The keys of a book, which order bytewise, made of parts as [varint.AppendParts] appends them.
 //
 //	a | namespace | entity | resource                              an account of a bucket
 //	p | namespace | entity | resource | process                    an account of a process
@@ -20,40 +20,11 @@ const (
 	windowSpace  = 'w'
 )
 
-func appendPart(key []byte, part string) []byte {
-	for i := range len(part) {
-		if key = append(key, part[i]); part[i] == 0 {
-			key = append(key, 0xff)
-		}
-	}
-	return append(key, 0, 0)
-}
-
-func cutPart(key []byte) (part string, rest []byte, ok bool) {
-	var buf []byte
-	for {
-		at := bytes.IndexByte(key, 0)
-		if at < 0 || at+1 >= len(key) || key[at+1] != 0 && key[at+1] != 0xff {
-			return "", nil, false
-		}
-		end := key[at+1] == 0
-		if end && buf == nil {
-			return string(key[:at]), key[at+2:], true
-		}
-		buf = append(buf, key[:at]...)
-		if key = key[at+2:]; end {
-			return string(buf), key, true
-		}
-		buf = append(buf, 0)
-	}
-}
-
-func accountKey(key []byte, b store.Bucket, source string) []byte {
+func accountKey(b store.Bucket, source string) []byte {
 	if source == "" {
-		return appendPart(appendPart(appendPart(append(key, accountSpace), b.Namespace), b.Entity), b.Resource)
+		return varint.AppendParts([]byte{accountSpace}, b.Namespace, b.Entity, b.Resource)
 	}
-	key = appendPart(appendPart(appendPart(append(key, processSpace), b.Namespace), b.Entity), b.Resource)
-	return appendPart(key, source)
+	return varint.AppendParts([]byte{processSpace}, b.Namespace, b.Entity, b.Resource, source)
 }
 
 func letterOf(w store.Window) byte {
@@ -63,12 +34,12 @@ func letterOf(w store.Window) byte {
 	return w[0]
 }
 
-func (w *Window) key() []byte { return appendPart(appendPart(w.subject(), w.ID), w.Sub) }
+func (w *Window) key() []byte { return varint.AppendParts(w.subject(), w.ID, w.Sub) }
 
 // subject returns the common prefix of the keys of the windows of all subjects of a kind.
 func (w *Window) subject() []byte {
 	key := binary.BigEndian.AppendUint64([]byte{windowSpace, letterOf(w.Type)}, uint64(w.Start)^1<<63)
-	return appendPart(append(key, byte(w.Of)), w.Namespace)
+	return varint.AppendParts(append(key, byte(w.Of)), w.Namespace)
 }
 
 func parseWindow(raw []byte) (w Window, ok bool) {
@@ -82,7 +53,7 @@ func parseWindow(raw []byte) (w Window, ok bool) {
 	w.Type, w.Start, w.Of = store.Windows[at], startOf(raw), store.UsageOf(raw[10])
 	rest := raw[11:]
 	for _, part := range []*string{&w.Namespace, &w.ID, &w.Sub} {
-		if *part, rest, ok = cutPart(rest); !ok {
+		if *part, rest, ok = varint.CutPart(rest); !ok {
 			return w, false
 		}
 	}

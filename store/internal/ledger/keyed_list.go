@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/varint"
 )
 
 // List returns a page of windows.
@@ -15,7 +16,7 @@ func List(tx Tx, q *store.UsageQuery) (store.UsagePage, error) {
 		}
 		first := at.subject()
 		if q.ID != "" {
-			first = appendPart(first, q.ID)
+			first = varint.AppendParts(first, q.ID)
 		}
 		if after != "" {
 			first = []byte(after)
@@ -69,7 +70,7 @@ func (s *scan) settle(raw, value []byte) ([]byte, []byte) {
 		}
 		key := want.subject()
 		if s.id != "" {
-			key = appendPart(key, s.id)
+			key = varint.AppendParts(key, s.id)
 		}
 		raw, value = s.c.Seek(key)
 	}

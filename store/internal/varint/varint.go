@@ -1,5 +1,5 @@
 // Package varint decodes values that were appended one after another: variable-length numbers as encoding/binary
-// appends them, bytes, and texts preceded by their length.
+// appends them, bytes, and texts preceded by their length. It also has the parts of keys that order bytewise.
 package varint
 
 import "encoding/binary"
