@@ -32,11 +32,11 @@ build: ## Build .bin/weir
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -o $(BIN)/weir ./cmd/weir
 
 # The code of the Lambda functions, embedded in binaries built with the tag weir_embed.
-LAMBDA := internal/aws/lambdapkg/weir-lambda.zip
+LAMBDA := internal/aws/function/pack/weir-lambda.zip
 
 .PHONY: $(LAMBDA)
 $(LAMBDA):
-	$(GO) run ./internal/aws/lambdapkg/zip $@
+	$(GO) run ./internal/aws/function/pack/zip $@
 
 .PHONY: dist
 dist: $(LAMBDA) ## Build the release binaries dist/weir-OS-ARCH, each with the code of the Lambda functions
@@ -46,7 +46,7 @@ PLATFORMS ?= linux-amd64 linux-arm64 darwin-arm64
 
 .PHONY: test-lambda
 test-lambda: ## Build the Lambda package twice: both must be identical, and at most 10 MiB
-	WEIR_TEST_LAMBDA=1 $(GO) test -count=1 -v -run '^TestZip$$' ./internal/aws/lambdapkg
+	WEIR_TEST_LAMBDA=1 $(GO) test -count=1 -v -run '^TestZip$$' ./internal/aws/function/pack
 
 .PHONY: test
 test: ## Test every package in a few minutes, installing nothing; PKG=./store/disk tests one

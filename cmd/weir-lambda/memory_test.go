@@ -52,7 +52,7 @@ func TestMemory(t *testing.T) {
 }
 
 // memory returns the function's peak resident memory.
-func (f *function) memory() int64 {
+func (f *process) memory() int64 {
 	f.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.pid))
 	must(f.t, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/aws/archive"
 	"github.com/weirlimits/weir/internal/aws/archive/s3put"
-	"github.com/weirlimits/weir/internal/aws/lambdafn"
+	"github.com/weirlimits/weir/internal/aws/function"
 	"github.com/weirlimits/weir/internal/aws/stream"
 	"github.com/weirlimits/weir/internal/fleet/configflow/snssqs"
 	"github.com/weirlimits/weir/store/dynamodb"
@@ -45,7 +45,7 @@ func (e env) provision(_ context.Context, log *slog.Logger) (any, error) {
 		}
 		return lim, nil
 	}
-	return (&lambdafn.Provisioner{Open: open, Table: table, Log: log, Anywhere: e.anywhere}).Handle, nil
+	return (&function.Provisioner{Open: open, Table: table, Log: log, Anywhere: e.anywhere}).Handle, nil
 }
 
 // forever is longer than anyone needs the audit trail.

@@ -7,7 +7,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/weirlimits/weir/internal/aws/lambdafn"
+	"github.com/weirlimits/weir/internal/aws/function"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
@@ -36,20 +36,20 @@ func TestProvision(t *testing.T) {
 	payload := map[string]any{"action": "plan", "manifest": map[string]any{
 		"namespace": "tenant-alpha", "resources": map[string]any{"gpt-4": map[string]any{"limits": map[string]any{"rpm": map[string]any{"capacity": 1000}}}},
 	}}
-	a := invoke[lambdafn.Answer](f, payload)
-	if a.Status != lambdafn.Planned || len(a.Changes) != 1 || a.Changes[0].Limits["rpm"].Capacity != 1000 {
+	a := invoke[function.Answer](f, payload)
+	if a.Status != function.Planned || len(a.Changes) != 1 || a.Changes[0].Limits["rpm"].Capacity != 1000 {
 		t.Errorf("planned %+v", a)
 	}
 	payload["action"] = "apply"
 	for _, changes := range []int{1, 0} {
-		if a = invoke[lambdafn.Answer](f, payload); a.Status != lambdafn.Applied || len(a.Changes) != changes || a.Result.Revision != 1 {
+		if a = invoke[function.Answer](f, payload); a.Status != function.Applied || len(a.Changes) != changes || a.Result.Revision != 1 {
 			t.Errorf("applied %+v", a)
 		}
 	}
 
 	event := map[string]any{
 		"RequestType": "Create", "RequestId": "1", "StackId": "s", "LogicalResourceId": "Limits", "ResponseURL": cloudFormation.URL,
-		"ResourceType": lambdafn.ResourceType,
+		"ResourceType": function.ResourceType,
 		"ResourceProperties": map[string]any{"ServiceToken": "arn", "Manifest": map[string]any{
 			"namespace": "tenant-beta", "system": map[string]any{"limits": map[string]any{"rpm": map[string]any{"capacity": "5"}}},
 		}},

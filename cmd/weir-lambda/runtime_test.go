@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// function is a process of the function, with Lambda's side of it.
-type function struct {
+// process is a process of the function, with Lambda's side of it.
+type process struct {
 	t       *testing.T
 	next    chan []byte
 	answers chan answer
@@ -47,9 +47,9 @@ type answer struct {
 }
 
 // start starts the function with an environment, and stops it when the test ends.
-func start(t *testing.T, environment ...string) *function {
+func start(t *testing.T, environment ...string) *process {
 	t.Helper()
-	f := &function{t: t, next: make(chan []byte), answers: make(chan answer, 1)}
+	f := &process{t: t, next: make(chan []byte), answers: make(chan answer, 1)}
 	api := http.NewServeMux()
 	n := 0
 	api.HandleFunc("GET /2018-06-01/runtime/invocation/next", func(w http.ResponseWriter, r *http.Request) {
@@ -99,7 +99,7 @@ func start(t *testing.T, environment ...string) *function {
 }
 
 // invoke sends an event and decodes the answer.
-func invoke[T any](f *function, event any) (out T) {
+func invoke[T any](f *process, event any) (out T) {
 	f.t.Helper()
 	text, ok := event.([]byte)
 	if !ok {

@@ -14,7 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/aws/lambdafn"
+	"github.com/weirlimits/weir/internal/aws/function"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -31,7 +31,7 @@ const oneStack = `<DescribeStacksResponse><DescribeStacksResult><Stacks><member>
 </Outputs></member></Stacks></DescribeStacksResult></DescribeStacksResponse>`
 
 // playAWS serves the two calls that a command makes: cloudformation:DescribeStacks and lambda:InvokeFunction.
-func playAWS(fn *lambdafn.Provisioner) http.Handler {
+func playAWS(fn *function.Provisioner) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{$}", func(w http.ResponseWriter, r *http.Request) {
 		switch name := r.FormValue("StackName"); {
@@ -71,7 +71,7 @@ func TestViaLambda(t *testing.T) {
 		Dir: "testdata/lambda", UpdateScripts: *update, RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			st := kept{memory.New(nil)}
-			fn := &lambdafn.Provisioner{Table: "weir", Log: slog.New(slog.DiscardHandler), Open: func(context.Context) (*weir.Limiter, error) {
+			fn := &function.Provisioner{Table: "weir", Log: slog.New(slog.DiscardHandler), Open: func(context.Context) (*weir.Limiter, error) {
 				return weir.New(weir.Config{Store: st})
 			}}
 			srv := httptest.NewServer(playAWS(fn))

@@ -7,7 +7,7 @@ import (
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/weirlimits/weir/internal/aws/deploy"
-	"github.com/weirlimits/weir/internal/aws/lambdapkg"
+	"github.com/weirlimits/weir/internal/aws/function/pack"
 	driver "github.com/weirlimits/weir/store/dynamodb"
 )
 
@@ -26,7 +26,7 @@ func TestAWS(t *testing.T) {
 	}
 	clients := deploy.Dial(cfg)
 	d := deploy.New(deploy.Config{
-		Clients: clients, Version: "test", Zip: lambdapkg.Zip,
+		Clients: clients, Version: "test", Zip: pack.Zip,
 		Tell:    func(e deploy.Event) { t.Log(e.At.Format("15:04:05"), e.State, e.Resource, e.Reason) },
 		Planned: func(all []deploy.Change) { t.Log(all) },
 	})

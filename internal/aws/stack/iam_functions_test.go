@@ -18,7 +18,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
-	"github.com/weirlimits/weir/internal/aws/lambdafn"
+	"github.com/weirlimits/weir/internal/aws/function"
 	"github.com/weirlimits/weir/internal/aws/stack"
 	"github.com/weirlimits/weir/internal/aws/stream"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
@@ -31,7 +31,7 @@ func TestProvisionerRole(t *testing.T) {
 	tb := newTable(t)
 	answers := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(answers.Close)
-	p := &lambdafn.Provisioner{Table: tb.name, Client: answers.Client(), Anywhere: true, Log: slog.New(slog.DiscardHandler), Open: func(ctx context.Context) (*weir.Limiter, error) {
+	p := &function.Provisioner{Table: tb.name, Client: answers.Client(), Anywhere: true, Log: slog.New(slog.DiscardHandler), Open: func(ctx context.Context) (*weir.Limiter, error) {
 		st, err := dynamodb.Open(ctx, dynamodb.Config{Client: tb.recorded(), Table: tb.name})
 		must(t, err)
 		return weir.New(weir.Config{Store: st})
@@ -42,7 +42,7 @@ func TestProvisionerRole(t *testing.T) {
 		must(t, err)
 		answer, err := p.Handle(t.Context(), text)
 		must(t, err)
-		if a, ok := answer.(lambdafn.Answer); ok && a.Status == lambdafn.Failed {
+		if a, ok := answer.(function.Answer); ok && a.Status == function.Failed {
 			t.Fatalf("%+v", a)
 		}
 		return answer

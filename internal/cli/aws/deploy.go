@@ -15,7 +15,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/aws/deploy"
-	"github.com/weirlimits/weir/internal/aws/lambdapkg"
+	"github.com/weirlimits/weir/internal/aws/function/pack"
 	"github.com/weirlimits/weir/internal/aws/stack"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
@@ -71,7 +71,7 @@ func deployer(ctx context.Context, a *kit.Run, f *awsFlags) (*deploy.Deployer, e
 	}
 	say := &teller{screen: a.Err, progress: term.NewProgress(a.Err)}
 	return deploy.New(deploy.Config{
-		Clients: deploy.Dial(cfg), Version: stackVersion(), Zip: lambdapkg.Zip, Tell: say.tell,
+		Clients: deploy.Dial(cfg), Version: stackVersion(), Zip: pack.Zip, Tell: say.tell,
 		Planned: func(changes []deploy.Change) {
 			if say.total = len(changes); a.Output == "table" {
 				plan(a, changes)

@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/aws/lambdafn"
+	"github.com/weirlimits/weir/internal/aws/function"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/manifest"
 )
@@ -73,7 +73,7 @@ func (f *lambdaFlags) provisioner(ctx context.Context) (*provisioner, error) {
 // maxPayload is the largest request that Lambda accepts.
 const maxPayload = 6 << 20
 
-func (p *provisioner) ask(ctx context.Context, r lambdafn.Request) (a lambdafn.Answer, err error) {
+func (p *provisioner) ask(ctx context.Context, r function.Request) (a function.Answer, err error) {
 	if u, err := user.Current(); err == nil {
 		r.By = u.Username
 	}
@@ -104,7 +104,7 @@ func (p *provisioner) ask(ctx context.Context, r lambdafn.Request) (a lambdafn.A
 	if err := json.Unmarshal(out.Payload, &a); err != nil || a.Status == "" {
 		return a, fmt.Errorf("the answer of function %s is not that of weir", p.arn)
 	}
-	if a.Status != lambdafn.Failed {
+	if a.Status != function.Failed {
 		return a, nil
 	}
 	texts := make([]string, len(a.Errors))
@@ -132,7 +132,7 @@ func (p *provisioner) plans(ctx context.Context, ms []*manifest.Manifest, exact 
 		if err != nil {
 			return nil, err
 		}
-		a, err := p.ask(ctx, lambdafn.Request{Action: "plan", Manifest: text, Exact: exact, Detail: true})
+		a, err := p.ask(ctx, function.Request{Action: "plan", Manifest: text, Exact: exact, Detail: true})
 		if err != nil {
 			return nil, err
 		}
@@ -189,7 +189,7 @@ func applyVia(ctx context.Context, a *kit.Run, q *applyRequest, text []byte, ms 
 		if err != nil {
 			return manifest.Result{}, err
 		}
-		got, err := p.ask(ctx, lambdafn.Request{Action: "apply", Saved: text, Adopt: true, Keep: q.Keep, Rate: q.Rate})
+		got, err := p.ask(ctx, function.Request{Action: "apply", Saved: text, Adopt: true, Keep: q.Keep, Rate: q.Rate})
 		if got.Result == nil {
 			got.Result = &manifest.Result{
 				Namespace: saved.Plans[i].Plan.Namespace, Manifest: saved.Plans[i].Plan.Manifest,

@@ -10,7 +10,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/api"
-	"github.com/weirlimits/weir/internal/aws/lambdafn"
+	"github.com/weirlimits/weir/internal/aws/function"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/manifest"
@@ -100,7 +100,7 @@ which the parameter WeirStack names.`,
 		if err != nil {
 			return err
 		}
-		_, err = r.Out.W.Write(lambdafn.Template(ms))
+		_, err = r.Out.W.Write(function.Template(ms))
 		return err
 	})
 }

@@ -44,7 +44,8 @@ var links = []rule{
 	{room: "governor", only: awsModule, catches: "github.com/spf13/cobra", why: "it is of use without weir"},
 	{room: "governor", never: []string{"store", "github.com/aws/aws-sdk-go-v2/service/s3/..."}, catches: "github.com/aws/aws-sdk-go-v2/service/s3", why: "only who coordinates in a store or in S3 links it"},
 	{room: "internal/aws/stack", never: []string{"github.com/aws/..."}, catches: "github.com/aws/aws-sdk-go-v2/aws", why: "a template is text: what prints it calls nothing"},
-	{room: "internal/aws/lambdafn", never: []string{"github.com/aws/aws-sdk-go-v2/..."}, catches: "github.com/aws/aws-sdk-go-v2/aws", why: "a function's package has room for ten megabytes"},
+	{room: "cmd/weir-lambda", never: []string{"github.com/go-json-experiment/...", "internal/api"}, catches: "internal/api", why: "a function's package has room for ten megabytes"},
+	{room: "internal/aws/function", never: []string{"github.com/aws/aws-sdk-go-v2/..."}, catches: "github.com/aws/aws-sdk-go-v2/aws", why: "a function's package has room for ten megabytes"},
 	{room: "internal/serve/web", never: []string{".", "store"}, catches: ".", why: "the dashboard is files, which call the HTTP API"},
 	{room: "store/storetest/reckon", never: []string{"internal/clock", "store/internal/varint"}, catches: "internal/clock", why: "what drivers are held to shares no arithmetic with them"},
 }

@@ -1,4 +1,4 @@
-package lambdapkg_test
+package pack_test
 
 import (
 	"archive/zip"
@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirlimits/weir/internal/aws/lambdapkg"
+	"github.com/weirlimits/weir/internal/aws/function/pack"
 )
 
 // maxProgram is the maximum size of the program in bytes, 10 MiB, because a cold start loads it.
@@ -22,12 +22,12 @@ func TestZip(t *testing.T) {
 	if os.Getenv("WEIR_TEST_LAMBDA") == "" {
 		t.Skip("make test-lambda builds the package")
 	}
-	content, sum, err := lambdapkg.Zip(t.Context())
+	content, sum, err := pack.Zip(t.Context())
 	must(t, err)
-	root, err := filepath.Abs("../../..")
+	root, err := filepath.Abs("../../../..")
 	must(t, err)
 	t.Chdir(root)
-	if _, again, err := lambdapkg.Zip(t.Context()); err != nil || again != sum || len(sum) != 64 {
+	if _, again, err := pack.Zip(t.Context()); err != nil || again != sum || len(sum) != 64 {
 		t.Errorf("built again it is %s, not %s; error %v", again, sum, err)
 	}
 	zr, err := zip.NewReader(bytes.NewReader(content), int64(len(content)))
@@ -58,11 +58,11 @@ func TestNone(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("GOFLAGS", "-mod=mod")
 	t.Setenv("GOPROXY", "off")
-	if _, err := lambdapkg.Build(t.Context()); err == nil || !strings.Contains(err.Error(), "no source") || !strings.Contains(err.Error(), "use a released weir") {
+	if _, err := pack.Build(t.Context()); err == nil || !strings.Contains(err.Error(), "no source") || !strings.Contains(err.Error(), "use a released weir") {
 		t.Errorf("without source: %v", err)
 	}
 	t.Setenv("PATH", "")
-	if _, err := lambdapkg.Build(t.Context()); err == nil || !strings.Contains(err.Error(), "no go command") || !strings.Contains(err.Error(), "use a released weir") {
+	if _, err := pack.Build(t.Context()); err == nil || !strings.Contains(err.Error(), "no go command") || !strings.Contains(err.Error(), "use a released weir") {
 		t.Errorf("without Go: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package lambdafn_test
+package function_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/aws/lambdafn"
+	"github.com/weirlimits/weir/internal/aws/function"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 	"github.com/weirlimits/weir/store/memory"
@@ -32,7 +32,7 @@ func (kept) Close() error { return nil }
 
 // bundle is a function on a table, with the responses that it sends to CloudFormation.
 type bundle struct {
-	*lambdafn.Provisioner
+	*function.Provisioner
 	t   *testing.T
 	lim *weir.Limiter // on the same table
 	url string
@@ -51,7 +51,7 @@ func setup(t *testing.T) *bundle {
 	t.Cleanup(func() { _ = lim.Close() })
 	b := &bundle{
 		t: t, lim: lim,
-		Provisioner: &lambdafn.Provisioner{Open: open, Table: "limits", Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Anywhere: true},
+		Provisioner: &function.Provisioner{Open: open, Table: "limits", Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Anywhere: true},
 	}
 	b.url = "https://cloudformation.test/secret"
 	b.Client = &http.Client{Transport: direct(b.cloudFormation)}
@@ -91,13 +91,13 @@ func (b *bundle) cloudFormation(w http.ResponseWriter, r *http.Request) {
 }
 
 // ask invokes the function directly.
-func (b *bundle) ask(payload string) (lambdafn.Answer, string) {
+func (b *bundle) ask(payload string) (function.Answer, string) {
 	b.t.Helper()
 	got, err := b.Handle(b.t.Context(), json.RawMessage(payload))
 	must(b.t, err)
 	text, err := json.MarshalIndent(got, "", "  ")
 	must(b.t, err)
-	return got.(lambdafn.Answer), string(text) + "\n"
+	return got.(function.Answer), string(text) + "\n"
 }
 
 // event is an event as CloudFormation sends it.
@@ -121,7 +121,7 @@ func (ev *event) encode(t *testing.T) []byte {
 
 func (b *bundle) event(kind, id string, properties map[string]any) event {
 	return event{
-		kind, kind + " " + id, b.url, lambdafn.ResourceType, "Limits",
+		kind, kind + " " + id, b.url, function.ResourceType, "Limits",
 		"arn:aws:cloudformation:us-east-1:123456789012:stack/tenants/6e0f1e70", "", properties,
 	}
 }
@@ -169,7 +169,7 @@ func properties(t *testing.T, text string) map[string]any {
 			Properties map[string]any `yaml:"Properties"`
 		} `yaml:"Resources"`
 	}
-	must(t, yaml.Unmarshal(lambdafn.Template(ms), &doc))
+	must(t, yaml.Unmarshal(function.Template(ms), &doc))
 	r := doc.Resources["Limits"]
 	if r.Type != "Custom::WeirLimits" {
 		t.Fatalf("template of %s", r.Type)

@@ -1,4 +1,4 @@
-package lambdafn_test
+package function_test
 
 import (
 	"context"

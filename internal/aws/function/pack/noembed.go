@@ -1,6 +1,6 @@
 //go:build !weir_embed
 
-package lambdapkg
+package pack
 
 // embedded is nil: this weir builds the package when needed.
 var embedded []byte

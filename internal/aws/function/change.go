@@ -1,4 +1,4 @@
-package lambdafn
+package function
 
 import (
 	"encoding/json"

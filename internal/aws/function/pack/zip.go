@@ -1,9 +1,9 @@
-// Package lambdapkg provides the code of weir's Lambda functions: cmd/weir-lambda for linux/arm64, as a zip that
+// Package pack provides the code of weir's Lambda functions: cmd/weir-lambda for linux/arm64, as a zip that
 // contains it as bootstrap, for the runtime provided.al2023.
 //
 // A released weir embeds the package (build tag weir_embed; make dist). Any other weir builds it with the go command.
 // The same source and Go version produce the same bytes.
-package lambdapkg
+package pack
 
 import (
 	"archive/zip"

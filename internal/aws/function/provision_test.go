@@ -1,4 +1,4 @@
-package lambdafn_test
+package function_test
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
-	"github.com/weirlimits/weir/internal/aws/lambdafn"
+	"github.com/weirlimits/weir/internal/aws/function"
 )
 
 const tenant = `{
@@ -60,7 +60,7 @@ func TestMistakes(t *testing.T) {
 		`{"action": "apply", "saved": {"format": "weir-plan-1", "plans": []}}`:                   "holds 0 plans",
 		`{"action": "plan", "manifest": {"namespace": "x", "entities": {"a": {"parent": "b"}}}}`: "neither exists nor is declared",
 	} {
-		if a, text := b.ask(payload); a.Status != lambdafn.Failed || !strings.Contains(text, want) {
+		if a, text := b.ask(payload); a.Status != function.Failed || !strings.Contains(text, want) {
 			t.Errorf("%s: %s", payload, text)
 		}
 	}
@@ -74,13 +74,13 @@ func TestSaved(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a, _ := b.ask(`{"action": "plan", "detail": true, "manifest": ` + tenant + `}`)
-	payload, err := json.Marshal(lambdafn.Request{Action: "apply", Saved: a.Saved})
+	payload, err := json.Marshal(function.Request{Action: "apply", Saved: a.Saved})
 	must(t, err)
 	applied, text := b.ask(string(payload))
-	if applied.Status != lambdafn.Applied || applied.ManifestHash != a.ManifestHash || applied.Result.Created != 5 {
+	if applied.Status != function.Applied || applied.ManifestHash != a.ManifestHash || applied.Result.Created != 5 {
 		t.Fatal(text)
 	}
-	if again, text := b.ask(string(payload)); again.Status != lambdafn.Failed || !strings.Contains(text, "changed since") {
+	if again, text := b.ask(string(payload)); again.Status != function.Failed || !strings.Contains(text, "changed since") {
 		t.Fatal(text)
 	}
 }
@@ -91,10 +91,10 @@ func TestAdopt(t *testing.T) {
 	b := setup(t)
 	must(t, admin.New(b.lim).Limits.Set(t.Context(), admin.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 7)))
 	const payload = `{"action": "apply", "manifest": {"namespace": "default", "resources": {"gpt-4": {"limits": {"rpm": {"capacity": 9}}}}}`
-	if a, text := b.ask(payload + `}`); a.Status != lambdafn.Failed || !strings.Contains(text, "adopt") || a.Changes[0].Action != "adopt" {
+	if a, text := b.ask(payload + `}`); a.Status != function.Failed || !strings.Contains(text, "adopt") || a.Changes[0].Action != "adopt" {
 		t.Fatal(text)
 	}
-	if a, text := b.ask(payload + `, "adopt": true}`); a.Status != lambdafn.Applied || a.Result.Adopted != 1 {
+	if a, text := b.ask(payload + `, "adopt": true}`); a.Status != function.Applied || a.Result.Adopted != 1 {
 		t.Fatal(text)
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/weirlimits/weir/internal/aws/lambdapkg"
+	"github.com/weirlimits/weir/internal/aws/function/pack"
 )
 
 func main() {
-	content, err := lambdapkg.Build(context.Background())
+	content, err := pack.Build(context.Background())
 	if err == nil {
 		err = os.WriteFile(os.Args[1], content, 0o644) //nolint:gosec // not a secret
 	}

@@ -1,6 +1,6 @@
 //go:build weir_embed
 
-package lambdapkg
+package pack
 
 import _ "embed"
 
