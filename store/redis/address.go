@@ -18,7 +18,7 @@ import (
 )
 
 // configure sets the configuration's defaults, checks it, and derives the client's options.
-func (s *Store) configure() error {
+func (s *server) configure() error {
 	c := &s.cfg
 	c.CallTimeout, c.Margin = cmp.Or(c.CallTimeout, time.Second), cmp.Or(c.Margin, time.Hour)
 	c.Connections = cmp.Or(c.Connections, 2)
@@ -64,7 +64,7 @@ func (e configError) Error() string { return string(e) }
 func (e configError) Is(target error) bool { return target == store.ErrInvalid }
 
 // parse reads the address into the options and returns the prefix that it names.
-func (s *Store) parse() (prefix string, err error) {
+func (s *server) parse() (prefix string, err error) {
 	u, err := parseURL(s.cfg.Address)
 	if err != nil {
 		return "", err
@@ -137,7 +137,7 @@ func queryOptions(u *url.URL) (prefix, db string, err error) {
 }
 
 // setServers sets the addresses to connect to, and for a single server the name that its certificate must have.
-func (s *Store) setServers(hosts, port string, single bool) error {
+func (s *server) setServers(hosts, port string, single bool) error {
 	o := &s.options
 	for host := range strings.SplitSeq(hosts, ",") {
 		addr, err := withPort(host, port)
@@ -202,7 +202,7 @@ func withPort(host, port string) (string, error) {
 }
 
 // where names the server in messages, without the password.
-func (s *Store) where() string {
+func (s *server) where() string {
 	if len(s.options.InitAddress) == 0 {
 		return "redis"
 	}

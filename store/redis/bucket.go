@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"math/bits"
-	"strconv"
 	"time"
 
 	"github.com/weirlimits/weir/internal/clock"
@@ -98,37 +97,6 @@ type place struct {
 	text   string
 }
 
-// at returns the place of a debit's bucket, with the debit's limits.
-func (s *Store) at(d *store.Debit) (p place, err error) {
-	if err := checkBucket(d.Bucket); err != nil {
-		return p, err
-	}
-	p.key, p.base = s.keys.bucket(d.Bucket)
-	p.queue, p.limits = s.queue(d.Bucket.Namespace), len(d.Charges)
-	text := make([]byte, 0, len(d.Charges)*(limitSize+16))
-	for i := range d.Charges {
-		if text, err = appendLimit(text, d.Charges[i].Limit); err != nil {
-			return p, err
-		}
-	}
-	p.text = string(text)
-	return p, nil
-}
-
-// debit appends the arguments of a settle for one debit: its limits and its charges.
-func (s *Store) debit(keys, args []string, d *store.Debit) ([]string, []string, error) {
-	p, err := s.at(d)
-	if err != nil {
-		return keys, args, err
-	}
-	buf := make([]byte, 0, 18+9*len(d.Charges))
-	buf = binary.BigEndian.AppendUint64(buf, d.Epoch)
-	buf = binary.BigEndian.AppendUint64(buf, s.birth())
-	buf = binary.BigEndian.AppendUint16(buf, uint16(p.base))
-	buf = appendCharges(buf, d.Charges)
-	return append(keys, p.key), append(args, p.text, string(buf)), nil
-}
-
 func appendCharges(buf []byte, charges []store.Charge) []byte {
 	for i := range charges {
 		flag := byte(0)
@@ -142,13 +110,3 @@ func appendCharges(buf []byte, charges []store.Charge) []byte {
 	}
 	return buf
 }
-
-// now returns the time argument of scripts: empty, except in tests.
-func (s *Store) now() string {
-	if s.cfg.Now == nil {
-		return ""
-	}
-	return string(pair(nil, clock.Nanos(s.cfg.Now())))
-}
-
-func (s *Store) margin() string { return strconv.FormatInt(s.cfg.Margin.Milliseconds(), 10) }

@@ -10,15 +10,34 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/weirlimits/weir/internal/batch"
+	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/store"
 )
+
+// server is the server of a store, or its cluster, and the connections to it.
+type server struct {
+	cfg     Config
+	options rueidis.ClientOption
+	cluster bool
+	keys    keys
+	client  atomic.Pointer[rueidis.Client]
+	again   atomic.Bool // a new client is being created
+	closed  atomic.Bool
+	group   batch.Group
+}
 
 // errNotPrimary reports that the connected server is a replica. weir never reads from a replica: it may not know what
 // was spent.
 var errNotPrimary = errors.New("the server is not a primary")
 
 // dialer returns a function that connects to a single server and checks each connection's role before use.
-func (s *Store) dialer(network string) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+func (s *server) dialer(network string) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 	return func(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
 		defer cancel()
@@ -42,7 +61,7 @@ func (s *Store) dialer(network string) func(context.Context, string, *net.Dialer
 
 // assertPrimary checks the role of a connection's server. It leaves the connection as new, except that it is
 // authenticated.
-func (s *Store) assertPrimary(ctx context.Context, conn net.Conn) error {
+func (s *server) assertPrimary(ctx context.Context, conn net.Conn) error {
 	if until, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(until); err != nil {
 			return err
@@ -134,3 +153,54 @@ func readReply(r *bufio.Reader, depth int) (string, error) {
 	}
 	return "", errFormat
 }
+
+// run runs a script within the call timeout.
+func (s *server) run(ctx context.Context, sc *script, keys, args []string) rueidis.RedisResult {
+	if until, ok := ctx.Deadline(); !ok || time.Until(until) > s.cfg.CallTimeout {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.cfg.CallTimeout)
+		defer cancel()
+	}
+	c := s.client.Load()
+	r := sc.run(ctx, *c, keys, args)
+	if demoted(r.Error()) {
+		s.renew(c)
+	}
+	return r
+}
+
+// renew replaces a client whose server is no longer a primary: the name or the sentinels may point to another by now.
+func (s *server) renew(old *rueidis.Client) {
+	if s.cluster || !s.again.CompareAndSwap(false, true) {
+		return // a cluster's client follows on its own
+	}
+	s.group.Go(func() {
+		defer s.again.Store(false)
+		if s.client.Load() != old {
+			return
+		}
+		c, err := rueidis.NewClient(s.options)
+		if c == nil || err != nil && !s.options.ForceSingleClient {
+			return // the next call tries again
+		}
+		s.client.Store(&c)
+		(*old).Close()
+	})
+}
+
+func (s *server) ready(ctx context.Context) error {
+	if s.closed.Load() {
+		return store.ErrClosed
+	}
+	return ctx.Err()
+}
+
+// now returns the time argument of scripts: empty, except in tests.
+func (s *server) now() string {
+	if s.cfg.Now == nil {
+		return ""
+	}
+	return string(pair(nil, clock.Nanos(s.cfg.Now())))
+}
+
+func (s *server) margin() string { return strconv.FormatInt(s.cfg.Margin.Milliseconds(), 10) }

@@ -17,7 +17,7 @@ import (
 )
 
 // trouble turns an error from Redis into a [store.Error] with a hint on what to do about it.
-func (s *Store) trouble(op, key string, err error) error {
+func (s *server) trouble(op, key string, err error) error {
 	if errors.Is(err, store.ErrClosed) || errors.Is(err, rueidis.ErrClosing) && s.closed.Load() {
 		return store.ErrClosed
 	}

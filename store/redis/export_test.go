@@ -94,7 +94,7 @@ func (s *Store) Together(takes []store.Take) ([]store.Outcome, []error) {
 		}
 		aboard = append(aboard, r)
 	}
-	w := &writer{s: s}
+	w := &writer{server: &s.server}
 	w.queue = batch.NewQueue(&s.group, w, func(int, int) bool { return false })
 	w.queue.Lock()
 	for _, r := range aboard {
@@ -120,7 +120,9 @@ func (s *Store) Queue(namespace string) (runs, waiting int) {
 }
 
 // Sweep removes the accounts of buckets that are gone.
-func (s *Store) Sweep(ctx context.Context, namespace string) error { return s.sweep(ctx, namespace) }
+func (s *Store) Sweep(ctx context.Context, namespace string) error {
+	return s.Ledger(store.Retention{}).removeGone(ctx, namespace)
+}
 
 // Alone reports whether the takes of a run that got this answer are retried one by one.
 func Alone(said string) bool { return alone(replyError(said)) }

@@ -32,7 +32,7 @@ func Inspect(ctx context.Context, cfg Config) []Finding {
 	return append([]Finding{{Name: "connection", Detail: s.where()}}, s.inspect(ctx)...)
 }
 
-func (s *Store) inspect(ctx context.Context) []Finding {
+func (s *server) inspect(ctx context.Context) []Finding {
 	in := inspection{s: s}
 	infos, err := s.infos(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Store) inspect(ctx context.Context) []Finding {
 
 // inspection collects what was found.
 type inspection struct {
-	s   *Store
+	s   *server
 	all []Finding
 }
 
@@ -111,7 +111,7 @@ func (in *inspection) server(info map[string]string) bool {
 }
 
 // infos reads INFO from the server, or from each primary of a cluster.
-func (s *Store) infos(ctx context.Context) ([]map[string]string, error) {
+func (s *server) infos(ctx context.Context) ([]map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer cancel()
 	c := *s.client.Load()

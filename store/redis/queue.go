@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weirlimits/weir/internal/batch"
@@ -34,9 +35,16 @@ type waiter struct {
 	err    error
 }
 
+// queues are the queues of a store: by namespace in a cluster, otherwise a single one under "".
+type queues struct {
+	server      *server
+	byNamespace sync.Map
+	waiters     sync.Pool
+}
+
 // waiter returns a waiter for a take.
-func (s *Store) waiter() *waiter {
-	r, ok := s.waiters.Get().(*waiter)
+func (q *queues) waiter() *waiter {
+	r, ok := q.waiters.Get().(*waiter)
 	if !ok {
 		r = new(waiter)
 	}
@@ -44,10 +52,10 @@ func (s *Store) waiter() *waiter {
 }
 
 // release returns a waiter to the pool. Nobody else may hold a reference to it.
-func (s *Store) release(r *waiter) {
+func (q *queues) release(r *waiter) {
 	clear(r.places)
 	r.places, r.debits, r.raw, r.err = r.places[:0], r.debits[:0], "", nil
-	s.waiters.Put(r)
+	q.waiters.Put(r)
 }
 
 // add adds a debit to the take.
@@ -59,44 +67,45 @@ func (r *waiter) add(p place, d *store.Debit) {
 }
 
 // queue returns the queue of a namespace.
-func (s *Store) queue(namespace string) *queue {
-	if !s.cluster {
+func (q *queues) queue(namespace string) *queue {
+	if !q.server.cluster {
 		namespace = ""
 	}
-	if q, ok := s.queues.Load(namespace); ok {
-		return q.(*queue)
+	if known, ok := q.byNamespace.Load(namespace); ok {
+		return known.(*queue)
 	}
-	w := &writer{s: s}
-	w.queue = batch.NewQueue(&s.group, w, func(runs, takes int) bool { return runs < maxRuns || takes < few })
-	q, _ := s.queues.LoadOrStore(namespace, w.queue)
-	return q.(*queue)
+	w := &writer{server: q.server}
+	more := func(runs, takes int) bool { return runs < maxRuns || takes < few }
+	w.queue = batch.NewQueue(&q.server.group, w, more)
+	known, _ := q.byNamespace.LoadOrStore(namespace, w.queue)
+	return known.(*queue)
 }
 
 // decide returns the script's answer to a take, within the call timeout. The waiter must not be used afterwards.
-func (s *Store) decide(ctx context.Context, q *queue, r *waiter) (string, error) {
-	if until, ok := ctx.Deadline(); !ok || time.Until(until) > s.cfg.CallTimeout {
+func (q *queues) decide(ctx context.Context, on *queue, r *waiter) (string, error) {
+	if until, ok := ctx.Deadline(); !ok || time.Until(until) > q.server.cfg.CallTimeout {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.cfg.CallTimeout)
+		ctx, cancel = context.WithTimeout(ctx, q.server.cfg.CallTimeout)
 		defer cancel()
 	}
-	q.Lock()
-	queued := q.Add(r)
-	q.Unlock()
+	on.Lock()
+	queued := on.Add(r)
+	on.Unlock()
 	if !queued {
 		return "", store.ErrClosed
 	}
-	if err := q.Wait(ctx, r); err != nil {
+	if err := on.Wait(ctx, r); err != nil {
 		return "", err
 	}
 	raw, err := r.raw, r.err
-	s.release(r)
+	q.release(r)
 	return raw, err
 }
 
 // writer runs the script for the takes of a queue.
 type writer struct {
-	s     *Store
-	queue *queue
+	server *server
+	queue  *queue
 }
 
 // Prepare implements [batch.Writer].
@@ -113,8 +122,8 @@ func (w *writer) Prepare(waiting []*waiter) (_ struct{}, aboard, later []*waiter
 
 // Write implements [batch.Writer]: it runs the script for some takes and answers each of them.
 func (w *writer) Write(_ struct{}, aboard []*waiter) (again []*waiter, pause time.Duration) {
-	keys, args := w.s.request(aboard)
-	raw, err := w.s.run(context.Background(), takeScript, keys, args).ToString()
+	keys, args := w.request(aboard)
+	raw, err := w.server.run(context.Background(), takeScript, keys, args).ToString()
 	if len(aboard) > 1 && alone(err) {
 		for i := range aboard {
 			w.Write(struct{}{}, aboard[i:i+1])
@@ -154,13 +163,14 @@ func total(aboard []*waiter) (debits int) {
 }
 
 // request returns the script's keys and arguments for takes.
-func (s *Store) request(aboard []*waiter) (keys, args []string) {
+func (w *writer) request(aboard []*waiter) (keys, args []string) {
 	debits, size := total(aboard), 0
 	for _, r := range aboard {
 		size += len(r.debits)
 	}
 	keys = make([]string, 0, debits)
-	args = append(make([]string, 0, 8), s.now(), s.margin(), string(pair(nil, int64(rand.Uint64()|1<<32))), "")
+	first := string(pair(nil, int64(rand.Uint64()|1<<32))) // the ID of the first birth
+	args = append(make([]string, 0, 8), w.server.now(), w.server.margin(), first, "")
 	all := make([]byte, 0, size+3*debits)
 	var last *place
 	number := 0

@@ -7,15 +7,15 @@ package redis
 import (
 	"context"
 	"crypto/tls"
-	"math/rand/v2"
-	"sync"
-	"sync/atomic"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
 
-	"github.com/weirlimits/weir/internal/batch"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/cursor"
 )
 
 // Config configures a [Store]. Address is required.
@@ -54,19 +54,15 @@ type Config struct {
 
 // Store is a store in Redis. It is safe for concurrent use.
 type Store struct {
-	cfg     Config
-	options rueidis.ClientOption
-	cluster bool
-	keys    keys
-	client  atomic.Pointer[rueidis.Client]
-	again   atomic.Bool // a new client is being created
-	closed  atomic.Bool
-	group   batch.Group
-	queues  sync.Map // by namespace in a cluster, otherwise a single one under ""
-	waiters sync.Pool
+	server
+	queues
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store   = (*Store)(nil)
+	_ store.Epochs  = (*Store)(nil)
+	_ store.Watcher = (*Store)(nil)
+)
 
 // Open returns a store on a server. It checks that the server is a primary of a supported version, that it evicts
 // nothing, and that its data was not written by a later version of weir. [Inspect] reports each check separately.
@@ -86,7 +82,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 
 // connect returns a store that is connected but has checked nothing.
 func connect(ctx context.Context, cfg Config) (*Store, error) {
-	s := &Store{cfg: cfg}
+	s := &Store{server: server{cfg: cfg}}
+	s.queues.server = &s.server
 	if err := s.configure(); err != nil {
 		return nil, err
 	}
@@ -118,54 +115,146 @@ func connect(ctx context.Context, cfg Config) (*Store, error) {
 	}
 }
 
-// run runs a script within the call timeout.
-func (s *Store) run(ctx context.Context, sc *script, keys, args []string) rueidis.RedisResult {
-	if until, ok := ctx.Deadline(); !ok || time.Until(until) > s.cfg.CallTimeout {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.cfg.CallTimeout)
-		defer cancel()
-	}
-	c := s.client.Load()
-	r := sc.run(ctx, *c, keys, args)
-	if demoted(r.Error()) {
-		s.renew(c)
-	}
-	return r
-}
-
-// renew replaces a client whose server is no longer a primary: the name or the sentinels may point to another by now.
-func (s *Store) renew(old *rueidis.Client) {
-	if s.cluster || !s.again.CompareAndSwap(false, true) {
-		return // a cluster's client follows on its own
-	}
-	s.group.Go(func() {
-		defer s.again.Store(false)
-		if s.client.Load() != old {
-			return
-		}
-		c, err := rueidis.NewClient(s.options)
-		if c == nil || err != nil && !s.options.ForceSingleClient {
-			return // the next call tries again
-		}
-		s.client.Store(&c)
-		(*old).Close()
-	})
-}
-
-// birth returns an id for a bucket that a call may have to create.
-func (s *Store) birth() uint64 { return rand.Uint64() | 1 }
-
-func (s *Store) ready(ctx context.Context) error {
-	if s.closed.Load() {
-		return store.ErrClosed
-	}
-	return ctx.Err()
-}
-
 // Close implements [store.Store].
 func (s *Store) Close() error {
 	s.closed.Store(true)
 	s.group.Close()
 	(*s.client.Load()).Close() // waits for calls in flight
 	return nil
+}
+
+// maxKeys is how many buckets one script reads, so that it delays other calls only briefly.
+const maxKeys = 256
+
+// Peek implements [store.Store].
+func (s *Store) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapshot, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.Snapshot{}, err
+	}
+	snap := store.Snapshot{States: make([]store.State, 0, len(buckets))}
+	for rest, first := buckets, true; first || len(rest) > 0; first = false {
+		n := s.together(rest)
+		keys := make([]string, 0, n)
+		for _, b := range rest[:n] {
+			key, _ := s.keys.bucket(b)
+			keys = append(keys, key)
+		}
+		if n == 0 {
+			keys = append(keys, s.keys.marker("")) // names no marker, but a cluster needs a key to route by
+		}
+		got, err := s.run(ctx, peekScript, keys, []string{s.now()}).AsStrSlice()
+		about := "buckets"
+		if n > 0 {
+			about = rest[0].String()
+		}
+		if err == nil && (len(got) != len(keys)+1 || len(got[0]) != 8) {
+			err = errFormat
+		}
+		if err != nil {
+			return store.Snapshot{}, s.trouble("peek", about, err)
+		}
+		snap.At = later(snap.At, clock.Time(read64(got[0])))
+		for i, b := range rest[:n] {
+			st := store.State{Bucket: b}
+			if raw := got[i+1]; raw != "" {
+				if st, err = parseBucket(b, raw); err != nil {
+					return store.Snapshot{}, s.trouble("peek", b.String(), err)
+				}
+			}
+			snap.States = append(snap.States, st)
+		}
+		rest = rest[n:]
+	}
+	return snap, nil
+}
+
+// Forget implements [store.Store].
+func (s *Store) Forget(ctx context.Context, buckets ...store.Bucket) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	for rest := buckets; len(rest) > 0; {
+		n := s.together(rest)
+		keys, args := make([]string, n), make([]string, n)
+		for i, b := range rest[:n] {
+			var base int
+			keys[i], base = s.keys.bucket(b)
+			args[i] = strconv.Itoa(base)
+		}
+		if err := s.run(ctx, forgetScript, keys, args).Error(); err != nil {
+			return s.trouble("forget", rest[0].String(), err)
+		}
+		rest = rest[n:]
+	}
+	return nil
+}
+
+// Buckets implements [store.Store].
+func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketPage, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.BucketPage{}, err
+	}
+	mark := cursor.Mark(q.Namespace, q.Entity, q.Resource)
+	from, to := "-", "+"
+	if q.Entity != "" {
+		from, to = "["+q.Entity+"\x00", "("+q.Entity+"\x01"
+	}
+	if q.After != "" {
+		at, err := cursor.Parse(mark, q.After)
+		if err != nil {
+			return store.BucketPage{}, err
+		}
+		from = "(" + at
+	}
+	limit := store.PageSize(q.Max)
+	base := s.keys.base(q.Namespace) + "b"
+	var page store.BucketPage
+	for len(page.States) <= limit { // one more than the limit, to see whether there is a next page
+		got, err := s.run(ctx, bucketsScript, []string{s.keys.index(q.Namespace)},
+			[]string{s.now(), base, from, to, strconv.Itoa(limit + 1 - len(page.States)), q.Resource}).AsStrSlice()
+		if err == nil && (len(got) < 2 || len(got)%2 != 0 || len(got[0]) != 8) {
+			err = errFormat
+		}
+		if err != nil {
+			return store.BucketPage{}, s.trouble("list", q.Namespace, err)
+		}
+		page.At = later(page.At, clock.Time(read64(got[0])))
+		for i := 2; i < len(got); i += 2 {
+			entity, resource, _ := strings.Cut(got[i], "\x00")
+			b := store.Bucket{Namespace: q.Namespace, Entity: entity, Resource: resource}
+			st, err := parseBucket(b, got[i+1])
+			if err != nil {
+				return store.BucketPage{}, s.trouble("list", b.String(), err)
+			}
+			page.States = append(page.States, st)
+		}
+		if got[1] == "" {
+			break
+		}
+		from = "(" + got[1]
+	}
+	if len(page.States) > limit {
+		page.States = page.States[:limit]
+		last := page.States[limit-1].Bucket
+		page.Next = cursor.Make(mark, member(last.Entity, last.Resource))
+	}
+	return page, nil
+}
+
+// together returns how many of the first buckets fit into one script: at most maxKeys and, in a cluster, of one
+// namespace.
+func (s *Store) together(buckets []store.Bucket) int {
+	for i := range buckets {
+		if i == maxKeys || s.cluster && buckets[i].Namespace != buckets[0].Namespace {
+			return i
+		}
+	}
+	return len(buckets)
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

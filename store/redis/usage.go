@@ -2,9 +2,11 @@ package redis
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,7 +56,7 @@ func (s *Store) Count(ctx context.Context, readings ...store.Reading) error {
 			continue
 		}
 		// A damaged account blocks no others, and is removed after three days.
-		if _, _, err := s.books(ns, ofProcesses).book(ctx, entries); err != nil && !errors.Is(err, errUnkept) {
+		if _, _, err := newBooks(s, ns, ofProcesses).book(ctx, entries); err != nil && !errors.Is(err, errUnkept) {
 			return err
 		}
 	}
@@ -67,7 +69,7 @@ func (s *Store) ForgetUsage(ctx context.Context, namespace string) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	_, _, err := s.bookLeft(ctx, space{id: namespace}, s.books(namespace, ofBuckets))
+	_, _, err := newBooks(s, namespace, ofBuckets).bookLeft(ctx, space{id: namespace})
 	if err != nil && !errors.Is(err, errUnkept) {
 		return err
 	}
@@ -230,4 +232,42 @@ func ceil(t time.Time) int64 {
 		return t.Unix() + 1
 	}
 	return t.Unix()
+}
+
+// Ledger returns a ledger that keeps windows for as long as retention says. By default it keeps hours for 7 days and
+// days for 90, because they take the server's memory, and months forever.
+func (s *Store) Ledger(retention store.Retention) *Ledger {
+	const day = 24 * time.Hour
+	var keep []byte
+	for _, d := range []struct{ is, otherwise time.Duration }{
+		{retention.Hourly, 7 * day}, {retention.Daily, 90 * day}, {retention.Monthly, -1},
+	} {
+		if d.is == 0 {
+			d.is = d.otherwise
+		}
+		keep = binary.BigEndian.AppendUint64(keep, math.Float64bits(float64(max(d.is, 0).Milliseconds())))
+	}
+	return &Ledger{s: s, keep: string(keep), swept: make(map[string]time.Time)}
+}
+
+// space is a namespace that has usage, or will have.
+type space struct {
+	id    string
+	fresh bool // usage begins at the current counters of births not yet known
+}
+
+// spaces returns the namespaces known to have usage, after adding more to them.
+func (s *Store) spaces(ctx context.Context, more []string) (last string, all []space, err error) {
+	keys := []string{s.keys.names(), s.keys.passed(), s.keys.unbegun()}
+	got, err := s.run(ctx, namesScript, keys, append([]string{s.now()}, more...)).AsStrSlice()
+	if err == nil && (len(got)%2 != 1 || len(got[0]) != 8 && (got[0] != "" || len(more) > 0)) {
+		err = errFormat
+	}
+	if err != nil {
+		return "", nil, s.trouble("usage", s.keys.names(), err)
+	}
+	for i := 1; i < len(got); i += 2 {
+		all = append(all, space{got[i], got[i+1] == "1"})
+	}
+	return got[0], all, nil
 }

@@ -41,7 +41,7 @@ type books struct {
 	parents   ledger.Parents
 }
 
-func (s *Store) books(namespace, hash string) *books {
+func newBooks(s *Store, namespace, hash string) *books {
 	b := &books{s: s, namespace: namespace, hash: hash}
 	b.parents = ledger.Parents{Look: b.lookUp, Keep: time.Hour, Now: time.Now}
 	return b
@@ -62,9 +62,9 @@ type booked struct {
 	bad   bool     // the account or the bucket cannot be read
 }
 
-// bad returns an entry that cannot be booked.
-func (s *Store) bad(e *entry, err error) {
-	e.Account.bad, e.Err = true, s.trouble("usage", e.Bucket.String(), err)
+// bad marks an entry that cannot be booked.
+func (b *books) bad(e *entry, err error) {
+	e.Account.bad, e.Err = true, b.s.trouble("usage", e.Bucket.String(), err)
 }
 
 // book books entries. It returns how many it booked, and an error for each that is damaged and cannot be. errUnkept
@@ -127,7 +127,7 @@ func (b *books) Read(ctx context.Context, entries []*entry) error {
 			a.was, got = got[0], got[1:]
 		}
 		if err := a.parse(a.was); err != nil {
-			b.s.bad(e, err)
+			b.bad(e, err)
 		}
 	}
 	return nil
@@ -238,7 +238,7 @@ func (a *account) parse(raw string) error {
 
 // entryOf returns the entry for a bucket, given its value, and its name in the index or among the births that have
 // ended.
-func (s *Store) entryOf(ns space, name, raw string) *entry {
+func (b *books) entryOf(ns space, name, raw string) *entry {
 	entity, resource, _ := strings.Cut(name, "\x00")
 	e := &entry{
 		Bucket:  store.Bucket{Namespace: ns.id, Entity: entity, Resource: resource},
@@ -246,7 +246,7 @@ func (s *Store) entryOf(ns space, name, raw string) *entry {
 	}
 	st, err := parseBucket(e.Bucket, raw)
 	if err != nil {
-		s.bad(e, err)
+		b.bad(e, err)
 		return e
 	}
 	r := ledger.ReadingOf(&st)
@@ -256,14 +256,14 @@ func (s *Store) entryOf(ns space, name, raw string) *entry {
 }
 
 // leftEntry returns the entry for a birth that has ended.
-func (s *Store) leftEntry(ns space, raw string) *entry {
+func (b *books) leftEntry(ns space, raw string) *entry {
 	var e *entry
 	if len(raw) < 2 || len(raw) < 2+read16(raw) {
 		e = &entry{Bucket: store.Bucket{Namespace: ns.id}}
-		s.bad(e, errFormat)
+		b.bad(e, errFormat)
 	} else {
 		end := 2 + read16(raw)
-		e = s.entryOf(ns, raw[2:end], raw[end:])
+		e = b.entryOf(ns, raw[2:end], raw[end:])
 	}
 	e.Account.next, e.Account.left = "", []string{raw}
 	return e

@@ -2,9 +2,7 @@ package redis
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"math"
 	"strconv"
 	"sync"
 	"time"
@@ -30,22 +28,6 @@ type Ledger struct {
 	swept map[string]time.Time // by namespace
 }
 
-// Ledger returns a ledger that keeps windows for as long as retention says. By default it keeps hours for 7 days and
-// days for 90, because they take the server's memory, and months forever.
-func (s *Store) Ledger(retention store.Retention) *Ledger {
-	const day = 24 * time.Hour
-	var keep []byte
-	for _, d := range []struct{ is, otherwise time.Duration }{
-		{retention.Hourly, 7 * day}, {retention.Daily, 90 * day}, {retention.Monthly, -1},
-	} {
-		if d.is == 0 {
-			d.is = d.otherwise
-		}
-		keep = binary.BigEndian.AppendUint64(keep, math.Float64bits(float64(max(d.is, 0).Milliseconds())))
-	}
-	return &Ledger{s: s, keep: string(keep), swept: make(map[string]time.Time)}
-}
-
 // Passed is the result of a pass.
 type Passed struct {
 	Booked int           // accounts in which something was new
@@ -58,7 +40,7 @@ type Passed struct {
 // counters. If a pass fails, what it has booked stays booked, and a namespace that cannot be read does not block the
 // others; the next pass continues.
 func (l *Ledger) Pass(ctx context.Context) (Passed, error) {
-	last, namespaces, err := l.s.metered(ctx)
+	last, namespaces, err := l.metered(ctx)
 	if err != nil {
 		return Passed{}, err
 	}
@@ -88,19 +70,13 @@ func (l *Ledger) Pass(ctx context.Context) (Passed, error) {
 	return all, nil
 }
 
-// space is a namespace that has usage, or will have.
-type space struct {
-	id    string
-	fresh bool // usage begins at the current counters of births not yet known
-}
-
 // metered returns when the last complete pass began, and the namespaces. It records them: the sums over the store cover
 // all that ever existed.
-func (s *Store) metered(ctx context.Context) (last string, all []space, err error) {
+func (l *Ledger) metered(ctx context.Context) (last string, all []space, err error) {
 	namespaces := []string{"default"} // the default namespace has no record
 	q := store.Query{Namespace: registry, Kind: store.KindNamespaceID, Max: 1000}
 	for {
-		page, err := s.List(ctx, q)
+		page, err := l.s.List(ctx, q)
 		if err != nil {
 			return "", nil, err
 		}
@@ -111,23 +87,7 @@ func (s *Store) metered(ctx context.Context) (last string, all []space, err erro
 			break
 		}
 	}
-	return s.spaces(ctx, namespaces)
-}
-
-// spaces returns the namespaces known to have usage, after adding more to them.
-func (s *Store) spaces(ctx context.Context, more []string) (last string, all []space, err error) {
-	keys := []string{s.keys.names(), s.keys.passed(), s.keys.unbegun()}
-	got, err := s.run(ctx, namesScript, keys, append([]string{s.now()}, more...)).AsStrSlice()
-	if err == nil && (len(got)%2 != 1 || len(got[0]) != 8 && (got[0] != "" || len(more) > 0)) {
-		err = errFormat
-	}
-	if err != nil {
-		return "", nil, s.trouble("usage", s.keys.names(), err)
-	}
-	for i := 1; i < len(got); i += 2 {
-		all = append(all, space{got[i], got[i+1] == "1"})
-	}
-	return got[0], all, nil
+	return l.s.spaces(ctx, namespaces)
 }
 
 // pass books one namespace and returns the time at which it began.
@@ -141,14 +101,14 @@ func (l *Ledger) pass(ctx context.Context, ns space, all *Passed) (began string,
 		return "", l.s.trouble("usage", key, err)
 	}
 	began = got[:8]
-	books := l.s.books(ns.id, ofBuckets)
+	books := newBooks(l.s, ns.id, ofBuckets)
 	note := func(n int, bad []error, err error) error {
 		all.Booked += n
 		all.Bad = append(all.Bad, bad...)
 		return err
 	}
 	if got[9] == '1' {
-		if err := note(l.s.bookLeft(ctx, ns, books)); err != nil {
+		if err := note(books.bookLeft(ctx, ns)); err != nil {
 			return began, err
 		}
 	}
@@ -166,12 +126,12 @@ func (l *Ledger) pass(ctx context.Context, ns space, all *Passed) (began string,
 }
 
 // bookLeft books the births that have ended, in order.
-func (s *Store) bookLeft(ctx context.Context, ns space, books *books) (booked int, bad []error, err error) {
-	key := s.keys.left(ns.id)
+func (b *books) bookLeft(ctx context.Context, ns space) (booked int, bad []error, err error) {
+	key := b.s.keys.left(ns.id)
 	for {
-		got, err := s.run(ctx, leftScript, []string{key}, []string{strconv.Itoa(8 * bookAtOnce)}).AsStrSlice()
+		got, err := b.s.run(ctx, leftScript, []string{key}, []string{strconv.Itoa(8 * bookAtOnce)}).AsStrSlice()
 		if err != nil {
-			return booked, bad, s.trouble("usage", key, err)
+			return booked, bad, b.s.trouble("usage", key, err)
 		}
 		if len(got) == 0 {
 			return booked, bad, nil
@@ -179,7 +139,7 @@ func (s *Store) bookLeft(ctx context.Context, ns space, books *books) (booked in
 		var entries []*entry
 		known := make(map[string]*entry)
 		for _, raw := range got {
-			e := s.leftEntry(ns, raw)
+			e := b.leftEntry(ns, raw)
 			if first := known[e.Account.field]; first != nil && e.Err == nil {
 				first.Readings = append(first.Readings, e.Readings...)
 				first.Account.left = append(first.Account.left, raw)
@@ -190,11 +150,11 @@ func (s *Store) bookLeft(ctx context.Context, ns space, books *books) (booked in
 			}
 			entries = append(entries, e)
 		}
-		n, wrong, err := books.book(ctx, entries)
+		n, wrong, err := b.book(ctx, entries)
 		if booked, bad = booked+n, append(bad, wrong...); err != nil {
 			return booked, bad, err
 		}
-		if err := s.ready(ctx); err != nil {
+		if err := b.s.ready(ctx); err != nil {
 			return booked, bad, err
 		}
 	}
@@ -214,7 +174,7 @@ func (l *Ledger) buckets(ctx context.Context, ns space, books *books) (booked in
 		}
 		entries := make([]*entry, 0, len(got)/3)
 		for i := 1; i < len(got); i += 3 {
-			e := l.s.entryOf(ns, got[i], got[i+1])
+			e := books.entryOf(ns, got[i], got[i+1])
 			e.Account.old = &got[i+2]
 			entries = append(entries, e)
 		}
@@ -240,7 +200,7 @@ func (l *Ledger) sweep(ctx context.Context, ns string) error {
 	if !due {
 		return nil
 	}
-	if err := l.s.sweep(ctx, ns); err != nil {
+	if err := l.removeGone(ctx, ns); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -249,7 +209,9 @@ func (l *Ledger) sweep(ctx context.Context, ns string) error {
 	return nil
 }
 
-func (s *Store) sweep(ctx context.Context, ns string) error {
+// removeGone removes accounts without a bucket or process.
+func (l *Ledger) removeGone(ctx context.Context, ns string) error {
+	s := l.s
 	base := s.keys.base(ns)
 	for _, of := range []struct {
 		hash, buckets string

@@ -11,5 +11,4 @@ var excused = map[string]string{
 	"fields of a struct: internal/lab/simulate/report.go Report":          "a flat list of parameters or figures",
 	"fields of a struct: internal/lab/torture/torture.go Report":          "a flat list of parameters or figures",
 	"files with methods of one type: store/dynamodb/internal/table Table": "still one type for several concerns",
-	"files with methods of one type: store/redis Store":                   "still one type for several concerns",
 }
