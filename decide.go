@@ -269,29 +269,23 @@ func (d *decision) judge(items []item) error {
 	return nil
 }
 
-// refuse counts a refusal, and returns its error.
-func (d *decision) refuse(items []item) error {
-	m := d.lim.meter
-	if it := &items[0]; it.allow {
-		m.RefusedOne(&it.policy.Refused, it.policy.Bucket(), it.policy.Single)
-		return errRefused
+// spread hands the outcome to the items and their leases.
+func (d *decision) spread(items []item) {
+	if len(items) == 1 || len(d.out.Levels) == 0 {
+		items[0].levels = d.out.Levels
+	} else {
+		for i, from := range d.merged.From {
+			items[i].levels = make([]store.Level, len(from))
+			for j, at := range from {
+				items[i].levels[j] = d.out.Levels[at]
+			}
+		}
 	}
 	for i := range items {
-		m.Request(items[i].policy.Bucket(), d.out.At, true)
-	}
-	m.Refused(d.debits, &d.out)
-	if len(items) == 1 {
-		over := &ExceededError{Decision: items[0].lease.decision(false)}
-		if items[0].nth > 0 {
-			over.Each = []Decision{over.Decision}
+		if le := items[i].lease; le != nil {
+			le.at, le.levels, le.degraded = d.out.At, items[i].levels, items[i].by
 		}
-		return over
 	}
-	over := &ExceededError{Decision: d.refusal(items)}
-	if !slices.ContainsFunc(items, func(it item) bool { return it.by.free() }) {
-		over.Each = d.each(&over.Decision, items)
-	}
-	return over
 }
 
 // report counts each item that was admitted without the store, and calls Observer.Decided.
@@ -299,9 +293,11 @@ func (d *decision) report(ctx context.Context, items []item, cause, err error) {
 	l, f := d.lim, d.lim.cfg.Observer.Decided
 	for i := range items {
 		it := &items[i]
-		if id := l.policies.LastID(); err == nil && it.by != nil && id != "" { // otherwise the namespace is not known
-			b := store.Bucket{Namespace: id, Entity: it.req.Entity, Resource: it.req.Resource}
-			l.meter.Request(b, time.Now(), false)
+		if err == nil && it.by != nil {
+			if id := l.policies.LastID(); id != "" { // otherwise the namespace is not known
+				b := store.Bucket{Namespace: id, Entity: it.req.Entity, Resource: it.req.Resource}
+				l.meter.Request(b, time.Now(), false)
+			}
 		}
 		spent := it.spent(err)
 		if spent != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -208,4 +209,43 @@ func TestLocalUnreadableIsNoStranger(t *testing.T) {
 		policies(b.Limiter).SharesChanged() // forces another lookup
 		must(t, ask())
 	}, backstopped(1))
+}
+
+// The sum of several requests can be more than a burst, although each of them is not. If it is not known whether the
+// entity has limits of its own, the burst may be another one.
+func TestLocalSumOverBurst(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerMinute("rpm", 10))
+		b.take("known", nil)
+		b.fake.does(dark)
+		for entity, want := range map[string]error{"known": weir.ErrExceedsBurst, "unknown": weir.ErrUnavailable} {
+			req := weir.Request{Entity: entity, Resource: "api", Tokens: weir.Tokens{"rpm": 6}}
+			leases, err := b.AcquireAll(b.ctx, []weir.Request{req, req})
+			if leases != nil || !errors.Is(err, want) || errors.Is(err, weir.ErrExceedsBurst) != (entity == "known") {
+				t.Errorf("%s: %v, %v", entity, leases, err)
+			}
+		}
+	}, backstopped(1))
+}
+
+// A cell without a share of the limits admits nothing from local shares either.
+func TestLocalWithoutCellShare(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		f := &fixed{share: policy.Share{Num: 1, Den: 1}}
+		policies(b.Limiter).Use(f, nil)
+		b.set("", "", weir.PerMinute("rpm", 10))
+		b.take("alice", nil)
+		b.fake.does(dark)
+		for b.outageStats().Breaker == "closed" {
+			_, _ = b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: one})
+		}
+		f.share = policy.Share{}
+		policies(b.Limiter).SharesChanged()
+		_, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: one})
+		if !errors.Is(err, weir.ErrUnavailable) || !errors.Is(err, policy.ErrNoShare) {
+			t.Error(err)
+		}
+	}, backstopped(1), func(c *weir.Config) { c.Cooldown = time.Hour })
 }

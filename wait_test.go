@@ -43,7 +43,9 @@ func (l *line) waitFor(ctx context.Context, name string, req weir.Request) {
 		what := fmt.Sprint(name, " ", time.Since(l.began))
 		switch {
 		case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, weir.ErrExceeded):
-			what += " too late"
+			if what += " too late"; !strings.Contains(err.Error(), "the deadline cannot be met: limit exceeded: ") {
+				l.t.Error(err)
+			}
 		case err != nil:
 			what += " " + err.Error()
 		}

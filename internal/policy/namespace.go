@@ -111,14 +111,6 @@ func (n *Namespace) lastKnown() (s *namespaceState, gone bool) {
 	return n.state(rs[0].namespace.ID), false
 }
 
-// policies returns the map of policies with or without the entity's own limits.
-func (s *namespaceState) policies(own bool) *policies {
-	if own {
-		return s.full
-	}
-	return s.parents
-}
-
 // change is the scope of a change of the catalog.
 type change struct {
 	all    bool   // every policy

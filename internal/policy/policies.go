@@ -24,6 +24,14 @@ type policies struct {
 	resources map[string]*string
 }
 
+// policies returns the map of policies with or without the entity's own limits.
+func (s *namespaceState) policies(own bool) *policies {
+	if own {
+		return s.full
+	}
+	return s.parents
+}
+
 // Entry is a policy's entry in the map. With many keys, it is outside the processor's caches at every decision. What
 // Allow needs is therefore in the entry, on one cache line, and what the entry refers to, except the
 // bucket, is shared between entities.
@@ -168,4 +176,20 @@ func (c *coarseClock) read(start time.Time) uint32 {
 		time.AfterFunc(time.Duration(tick), func() { c.now.Store(0) })
 	}
 	return now
+}
+
+// counter counts on several cache lines, because every decision counts.
+type counter [16]struct {
+	n atomic.Uint64
+	_ [56]byte
+}
+
+// add increments one of the cache lines, which the entry that was hit determines.
+func (c *counter) add(stripe uint8) { c[stripe%uint8(len(c))].n.Add(1) }
+
+func (c *counter) total() (n uint64) {
+	for i := range c {
+		n += c[i].n.Load()
+	}
+	return n
 }

@@ -179,19 +179,3 @@ func (r *Resolver) Stats() Stats {
 
 // Close waits for reads in progress.
 func (r *Resolver) Close() { r.records.Close() }
-
-// counter counts on several cache lines, because every decision counts.
-type counter [16]struct {
-	n atomic.Uint64
-	_ [56]byte
-}
-
-// add increments one of the cache lines, which the entry that was hit determines.
-func (c *counter) add(stripe uint8) { c[stripe%uint8(len(c))].n.Add(1) }
-
-func (c *counter) total() (n uint64) {
-	for i := range c {
-		n += c[i].n.Load()
-	}
-	return n
-}

@@ -4,26 +4,31 @@ import (
 	"slices"
 
 	"github.com/weirlimits/weir/internal/clock"
-	"github.com/weirlimits/weir/store"
 )
 
-// spread hands the outcome to the items and their leases.
-func (d *decision) spread(items []item) {
-	if len(items) == 1 || len(d.out.Levels) == 0 {
-		items[0].levels = d.out.Levels
-	} else {
-		for i, from := range d.merged.From {
-			items[i].levels = make([]store.Level, len(from))
-			for j, at := range from {
-				items[i].levels[j] = d.out.Levels[at]
-			}
-		}
+// refuse counts a refusal, and returns its error.
+func (d *decision) refuse(items []item) error {
+	m := d.lim.meter
+	if it := &items[0]; it.allow {
+		m.RefusedOne(&it.policy.Refused, it.policy.Bucket(), it.policy.Single)
+		return errRefused
 	}
 	for i := range items {
-		if le := items[i].lease; le != nil {
-			le.at, le.levels, le.degraded = d.out.At, items[i].levels, items[i].by
-		}
+		m.Request(items[i].policy.Bucket(), d.out.At, true)
 	}
+	m.Refused(d.debits, &d.out)
+	if len(items) == 1 {
+		over := &ExceededError{Decision: items[0].lease.decision(false)}
+		if items[0].nth > 0 {
+			over.Each = []Decision{over.Decision}
+		}
+		return over
+	}
+	over := &ExceededError{Decision: d.refusal(items)}
+	if !slices.ContainsFunc(items, func(it item) bool { return it.by.free() }) {
+		over.Each = d.each(&over.Decision, items)
+	}
+	return over
 }
 
 // refusal returns the decision over all items, with the status of each limit once.
