@@ -3,6 +3,7 @@ package main
 import (
 	"time"
 
+	"github.com/weirlimits/weir/bench/internal/harness"
 	"github.com/weirlimits/weir/internal/clock"
 )
 
@@ -17,7 +18,7 @@ func bucketRows() []row {
 }
 
 // debit debits a limit of a million a minute, each time as soon as it fits, two years after Epoch.
-func debit(*env) (work, error) {
+func debit(*harness.Env) (harness.Work, error) {
 	p := clock.Params{Amount: 1_000_000_000, Period: int64(time.Minute), Burst: 1_000_000_000}
 	now := int64(2 * 365 * 24 * time.Hour)
 	level := p.Clock(now) + p.Burst

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/bench/internal/harness"
+	"github.com/weirlimits/weir/bench/internal/inprocess"
 	"github.com/weirlimits/weir/store/disk"
 )
 
@@ -13,9 +15,9 @@ import (
 const callers = 64
 
 func diskRows() []row {
-	thousand := func() *keys { return uniform(1_000) }
-	many := func() *keys { return uniform(100_000) }
-	skewed := func() *keys { return zipf(100_000, 1.1) }
+	thousand := func() *harness.Keys { return harness.Uniform(1_000) }
+	many := func() *harness.Keys { return harness.Uniform(100_000) }
+	skewed := func() *harness.Keys { return harness.Zipf(100_000, 1.1) }
 	what := func(mode disk.Mode, population string) string {
 		return fmt.Sprintf("disk %s: admitted, %d callers, %s", mode, callers, population)
 	}
@@ -47,35 +49,23 @@ func diskRows() []row {
 }
 
 // allowDisk counts the admitted requests for one token each, under limits that are the same for all keys.
-func allowDisk(mode disk.Mode, population func() *keys, rate int64) func(*env) (work, error) {
-	return func(e *env) (work, error) {
-		st, err := disk.Open(filepath.Join(e.dir, "weir-"+string(mode)), &disk.Config{Mode: mode})
+func allowDisk(mode disk.Mode, population func() *harness.Keys, rate int64) func(*harness.Env) (harness.Work, error) {
+	return func(e *harness.Env) (harness.Work, error) {
+		st, err := disk.Open(filepath.Join(e.Dir, "weir-"+string(mode)), &disk.Config{Mode: mode})
 		if err != nil {
 			return nil, err
 		}
 		// A slow disk must be measured, not time out.
-		lim, err := limiter(e, st, weir.Config{StoreTimeout: time.Minute}, weir.PerSecond("rps", rate))
+		lim, err := inprocess.Limiter(e, st, weir.Config{StoreTimeout: time.Minute}, weir.PerSecond("rps", rate))
 		if err != nil {
 			return nil, err
 		}
-		ctx, ks := e.ctx, population()
+		ctx, ks := e.Ctx, population()
 		// Reading a key's limits is not what is measured, so they are cached; its bucket is created by its first debit.
-		err = touch(ks, func(id string) error { _, err := lim.Available(ctx, id, resource); return err })
+		err = ks.Touch(func(id string) error { _, err := lim.Available(ctx, id, resource); return err })
 		if err != nil {
 			return nil, err
 		}
-		return func(worker, n int) (int, error) {
-			admitted := 0
-			for range n {
-				ok, err := lim.Allow(ctx, ks.id(worker), resource)
-				if err != nil {
-					return 0, err
-				}
-				if ok {
-					admitted++
-				}
-			}
-			return admitted, nil
-		}, nil
+		return allowed(e, asking(lim), ks, true), nil
 	}
 }

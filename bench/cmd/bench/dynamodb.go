@@ -2,20 +2,19 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
-	"github.com/weirlimits/weir/bench/internal/requests"
-	"github.com/weirlimits/weir/internal/testkit/dynamotest"
+	"github.com/weirlimits/weir/bench/internal/engine"
+	"github.com/weirlimits/weir/bench/internal/harness"
+	"github.com/weirlimits/weir/bench/internal/inprocess"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
@@ -44,8 +43,7 @@ func dynamoRows() []row {
 		},
 	}
 	rows = append(rows, singleRows()...)
-	rows = append(rows, crowdRows()...)
-	return append(rows, raceRows()...)
+	return append(rows, crowdRows()...)
 }
 
 // counted is a client that counts its requests. If it keeps inputs, it keeps those passed to the SDK.
@@ -79,51 +77,37 @@ func (c *counted) api() dynamodb.API {
 }
 
 // dynamoClient returns a client tuned for the store.
-func dynamoClient(e *env) (*counted, error) {
-	url, err := dynamotest.Endpoint() // one engine for all rows
-	if err != nil {
-		return nil, err
-	}
-	return &counted{Client: sdk.New(sdk.Options{
-		BaseEndpoint: &url, Region: "us-east-1",
-		Credentials: aws.NewCredentialsCache(aws.CredentialsProviderFunc(func(context.Context) (
-			aws.Credentials, error,
-		) {
-			return aws.Credentials{AccessKeyID: "bench", SecretAccessKey: "bench"}, nil
-		})),
-	}, requests.Count(&e.calls), dynamodb.Tune)}, nil
+func dynamoClient(e *harness.Env) (*counted, error) {
+	c, err := engine.Connect(dynamodb.Tune, engine.Counted(&e.Calls))
+	return &counted{Client: c}, err
 }
 
 // onDynamo returns n limiters, as if each were in its own process, over a new table with one limit for all entities.
-func onDynamo(e *env, client *counted, n int, limit weir.Limit) ([]*weir.Limiter, error) {
-	table := "bench-" + rand.Text()
-	if _, err := dynamodb.Create(e.ctx, client, table, dynamodb.CreateConfig{}); err != nil {
+func onDynamo(e *harness.Env, client *counted, n int, limit weir.Limit) ([]*weir.Limiter, error) {
+	table, err := engine.Create(e, dynamodb.CreateConfig{})
+	if err != nil {
 		return nil, err
 	}
 	lims := make([]*weir.Limiter, n)
 	for i := range lims {
-		st, err := dynamodb.Open(e.ctx, dynamodb.Config{Client: client.api(), Table: table})
+		// A busy engine must be measured, not time out, and caches must not expire.
+		lims[i], err = engine.Open(e, dynamodb.Config{Client: client.api(), Table: table},
+			weir.Config{StoreTimeout: time.Minute, CacheTTL: time.Hour})
 		if err != nil {
 			return nil, err
 		}
-		// A busy engine must be measured, not time out, and caches must not expire.
-		cfg := weir.Config{Store: st, StoreTimeout: time.Minute, CacheTTL: time.Hour}
-		if lims[i], err = weir.New(cfg); err != nil {
-			return nil, err
-		}
-		e.defers(lims[i].Close)
 	}
-	return lims, admin.New(lims[0]).Limits.Set(e.ctx, admin.Scope{}, limit)
+	return lims, admin.New(lims[0]).Limits.Set(e.Ctx, admin.Scope{}, limit)
 }
 
 // touchAll uses every key twice, concurrently: the first use creates its bucket, the second one knows it.
-func touchAll(ks *keys, use func(id string) error) error {
+func touchAll(ks *harness.Keys, use func(id string) error) error {
 	var wg sync.WaitGroup
 	errs := make([]error, callers)
 	for w := range callers {
 		wg.Go(func() {
-			for i := w; i < len(ks.ids) && errs[w] == nil; i += callers {
-				errs[w] = firstOf(use(ks.ids[i]), use(ks.ids[i]))
+			for i := w; i < len(ks.IDs) && errs[w] == nil; i += callers {
+				errs[w] = errors.Join(use(ks.IDs[i]), use(ks.IDs[i]))
 			}
 		})
 	}
@@ -132,8 +116,8 @@ func touchAll(ks *keys, use func(id string) error) error {
 }
 
 // allowDynamo counts the admitted requests for one token each.
-func allowDynamo(n int) func(*env) (work, error) {
-	return func(e *env) (work, error) {
+func allowDynamo(n int) func(*harness.Env) (harness.Work, error) {
+	return func(e *harness.Env) (harness.Work, error) {
 		client, err := dynamoClient(e)
 		if err != nil {
 			return nil, err
@@ -142,30 +126,18 @@ func allowDynamo(n int) func(*env) (work, error) {
 		if err != nil {
 			return nil, err
 		}
-		ks := uniform(n)
-		err = touchAll(ks, func(id string) error { _, err := lims[0].Allow(e.ctx, id, resource); return err })
-		return allowed(e, lims[0], ks, true), err
+		ks := harness.Uniform(n)
+		err = touchAll(ks, func(id string) error { _, err := lims[0].Allow(e.Ctx, id, resource); return err })
+		return allowed(e, asking(lims[0]), ks, true), err
 	}
 }
 
-// allowed counts the answers that equal want.
-func allowed(e *env, lim *weir.Limiter, ks *keys, want bool) work {
-	return func(worker, n int) (int, error) {
-		yes := 0
-		for range n {
-			ok, err := lim.Allow(e.ctx, ks.id(worker%len(ks.at)), resource)
-			if err != nil {
-				return 0, err
-			}
-			if ok == want {
-				yes++
-			}
-		}
-		return yes, nil
-	}
+// asking returns how to request one token of a limiter.
+func asking(lim *weir.Limiter) inprocess.Ask {
+	return func(ctx context.Context, id string) (bool, error) { return lim.Allow(ctx, id, resource) }
 }
 
-func refuseDynamo(e *env) (work, error) {
+func refuseDynamo(e *harness.Env) (harness.Work, error) {
 	client, err := dynamoClient(e)
 	if err != nil {
 		return nil, err
@@ -174,14 +146,14 @@ func refuseDynamo(e *env) (work, error) {
 	if err != nil {
 		return nil, err
 	}
-	ks := uniform(1)
-	w := allowed(e, lims[0], ks, false)
+	ks := harness.Uniform(1)
+	w := allowed(e, asking(lims[0]), ks, false)
 	return func(worker, _ int) (int, error) { return w(worker, 64) }, nil
 }
 
 // bareUpdates repeats the store's own writes without the store: the same expressions and items, on a separate client.
-func bareUpdates(n int) func(*env) (work, error) {
-	return func(e *env) (work, error) {
+func bareUpdates(n int) func(*harness.Env) (harness.Work, error) {
+	return func(e *harness.Env) (harness.Work, error) {
 		client, err := dynamoClient(e)
 		if err != nil {
 			return nil, err
@@ -192,7 +164,7 @@ func bareUpdates(n int) func(*env) (work, error) {
 		}
 		return func(worker, n int) (int, error) {
 			for range n {
-				if err := again(e.ctx, client, writes[ks.next(worker)]); err != nil {
+				if err := again(e.Ctx, client, writes[ks.Next(worker)]); err != nil {
 					return 0, err
 				}
 			}
@@ -202,16 +174,16 @@ func bareUpdates(n int) func(*env) (work, error) {
 }
 
 // recorded returns the last write to each of n buckets. These writes can be repeated any number of times.
-func recorded(e *env, client *counted, n int) ([]*sdk.UpdateItemInput, *keys, error) {
+func recorded(e *harness.Env, client *counted, n int) ([]*sdk.UpdateItemInput, *harness.Keys, error) {
 	client.last, client.times = make(map[string]*sdk.UpdateItemInput), make(map[string]int)
 	lims, err := onDynamo(e, client, 1, unused)
 	if err != nil {
 		return nil, nil, err
 	}
-	ks := uniform(n)
+	ks := harness.Uniform(n)
 	if err := touchAll(ks, func(id string) error {
 		_, err := lims[0].Allow(
-			e.ctx, id, resource,
+			e.Ctx, id, resource,
 		)
 		return err
 	}); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/bench/internal/harness"
 )
 
 const (
@@ -26,7 +27,7 @@ func crowdRows() (rows []row) {
 				crowdRate, 100*c.load,
 			),
 			unit: calls,
-			contenders: []contender{{name: "weir", size: func(e *env) (float64, error) {
+			contenders: []contender{{name: "weir", size: func(e *harness.Env) (float64, error) {
 				return crowd(e, c.load)
 			}}},
 			target: target{value: c.most},
@@ -37,7 +38,7 @@ func crowdRows() (rows []row) {
 
 // crowd has independent clients request one token at a time, one call after another, at random instants that do not
 // depend on the answers. It returns the number of calls per admission.
-func crowd(e *env, load float64) (float64, error) {
+func crowd(e *harness.Env, load float64) (float64, error) {
 	const warm, length = 2 * time.Second, 6 * time.Second
 	client, err := dynamoClient(e)
 	if err != nil {
@@ -55,7 +56,7 @@ func crowd(e *env, load float64) (float64, error) {
 		queues[i] = make(chan struct{}, 10*crowdRate)
 		wg.Go(func() {
 			for range queues[i] {
-				ok, err := lim.Allow(e.ctx, "alice", resource)
+				ok, err := lim.Allow(e.Ctx, "alice", resource)
 				if err != nil {
 					errs <- err
 					return
@@ -67,10 +68,10 @@ func crowd(e *env, load float64) (float64, error) {
 		})
 	}
 	var before, yes int64
-	arrive(e.ctx, load*crowdRate, warm, queues)
-	before, yes = e.calls.Load(), admitted.Load()
-	arrive(e.ctx, load*crowdRate, length, queues)
-	called, served := e.calls.Load()-before, admitted.Load()-yes
+	arrive(e.Ctx, load*crowdRate, warm, queues)
+	before, yes = e.Calls.Load(), admitted.Load()
+	arrive(e.Ctx, load*crowdRate, length, queues)
+	called, served := e.Calls.Load()-before, admitted.Load()-yes
 	for _, q := range queues {
 		close(q)
 	}

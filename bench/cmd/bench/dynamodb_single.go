@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"time"
@@ -9,7 +10,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/bench/internal/measure"
+	"github.com/weirlimits/weir/bench/internal/harness"
 )
 
 // single holds the figures of one sequential caller.
@@ -22,7 +23,7 @@ type single struct {
 func singleRows() []row {
 	run := sync.OnceValues(measureSingle)
 	figure := func(name string, pick func(*single) float64) contender {
-		return contender{name: name, size: func(*env) (float64, error) {
+		return contender{name: name, size: func(*harness.Env) (float64, error) {
 			s, err := run()
 			return pick(&s), err
 		}}
@@ -58,8 +59,8 @@ func singleRows() []row {
 func measureSingle() (s single, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	e := &env{ctx: ctx}
-	defer func() { err = firstOf(err, e.close()) }()
+	e := &harness.Env{Ctx: ctx}
+	defer func() { err = errors.Join(err, e.Close()) }()
 	client, err := dynamoClient(e)
 	if err != nil {
 		return s, err
@@ -91,12 +92,12 @@ func measureSingle() (s single, err error) {
 			took[which] = append(took[which], float64(time.Since(began))/1e3)
 		}
 	}
-	s.weir, s.bare = measure.Median(took[0]), measure.Median(took[1])
-	before := e.calls.Load()
+	s.weir, s.bare = harness.Median(took[0]), harness.Median(took[1])
+	before := e.Calls.Load()
 	if s.allocs, err = mallocs(acquire); err != nil {
 		return s, err
 	}
-	s.wholeCalls = float64(e.calls.Load()-before) / mallocTimes
+	s.wholeCalls = float64(e.Calls.Load()-before) / mallocTimes
 	if s.bareAllocs, err = mallocs(bare); err == nil {
 		s.readyAllocs, err = mallocs(ready)
 	}

@@ -9,6 +9,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/bench/internal/harness"
+	"github.com/weirlimits/weir/bench/internal/inprocess"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -37,9 +39,9 @@ func footprintRows() []row {
 // perBucket measures what stays on the heap per bucket, for a million buckets, without the bytes of the key: namespace,
 // entity and resource.
 func perBucket(
-	setup func(e *env) (use func(id string) error, done func() error, err error),
-) func(*env) (float64, error) {
-	return func(e *env) (float64, error) {
+	setup func(e *harness.Env) (use func(id string) error, done func() error, err error),
+) func(*harness.Env) (float64, error) {
+	return func(e *harness.Env) (float64, error) {
 		before := heap()
 		use, done, err := setup(e)
 		if err != nil {
@@ -67,11 +69,11 @@ func heap() int64 {
 }
 
 // weirStore uses the store as a limiter does for entities that share the system's limits.
-func weirStore(e *env) (func(string) error, func() error, error) {
+func weirStore(e *harness.Env) (func(string) error, func() error, error) {
 	st := memory.New(nil)
 	limit := &store.Limit{Name: "rpd", Amount: 1_000_000, Period: 24 * time.Hour, Burst: 1_000_000}
 	return func(id string) error {
-		_, err := st.Take(e.ctx, store.Take{Debits: []store.Debit{{
+		_, err := st.Take(e.Ctx, store.Take{Debits: []store.Debit{{
 			Bucket:  store.Bucket{Namespace: weir.DefaultNamespace, Entity: id, Resource: resource},
 			Charges: []store.Charge{{Limit: limit, Amount: 1000}},
 		}}})
@@ -79,30 +81,30 @@ func weirStore(e *env) (func(string) error, func() error, error) {
 	}, st.Close, nil
 }
 
-func weirLimiter(e *env) (func(string) error, func() error, error) {
-	lim, err := limiter(e, memory.New(nil), weir.Config{}, weir.PerDay("rpd", 1000))
+func weirLimiter(e *harness.Env) (func(string) error, func() error, error) {
+	lim, err := inprocess.Limiter(e, memory.New(nil), weir.Config{}, weir.PerDay("rpd", 1000))
 	if err != nil {
 		return nil, nil, err
 	}
 	return func(id string) error {
-		_, err := lim.Allow(e.ctx, id, resource)
+		_, err := lim.Allow(e.Ctx, id, resource)
 		return err
 	}, lim.Close, nil
 }
 
-func goLimiterStore(e *env) (func(string) error, func() error, error) {
+func goLimiterStore(e *harness.Env) (func(string) error, func() error, error) {
 	st, err := memorystore.New(&memorystore.Config{Tokens: 1000, Interval: 24 * time.Hour})
 	if err != nil {
 		return nil, nil, err
 	}
 	return func(id string) error {
-		_, _, _, _, err := st.Take(e.ctx, key(id))
+		_, _, _, _, err := st.Take(e.Ctx, key(id))
 		return err
-	}, func() error { return st.Close(context.WithoutCancel(e.ctx)) }, nil
+	}, func() error { return st.Close(context.WithoutCancel(e.Ctx)) }, nil
 }
 
 // xTimeMap is the minimum needed to use x/time by key.
-func xTimeMap(*env) (func(string) error, func() error, error) {
+func xTimeMap(*harness.Env) (func(string) error, func() error, error) {
 	limiters := make(map[string]*rate.Limiter)
 	return func(id string) error {
 		lim := rate.NewLimiter(1000, 1000)

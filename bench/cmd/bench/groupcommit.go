@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/weirlimits/weir/bench/internal/harness"
 )
 
 // groupCommit is the minimum that makes the writes of many callers durable in one file: callers queue, and one
@@ -99,13 +101,13 @@ func (g *groupCommit) close() error {
 }
 
 // bareBolt has callers update the values of a population's keys.
-func bareBolt(population func() *keys) func(*env) (work, error) {
-	return func(e *env) (work, error) {
-		g, err := openGroupCommit(e.dir)
+func bareBolt(population func() *harness.Keys) func(*harness.Env) (harness.Work, error) {
+	return func(e *harness.Env) (harness.Work, error) {
+		g, err := openGroupCommit(e.Dir)
 		if err != nil {
 			return nil, err
 		}
-		e.defers(g.close)
+		e.Defer(g.close)
 		ks := population()
 		var updates [callers]*update
 		for i := range updates {
@@ -114,7 +116,7 @@ func bareBolt(population func() *keys) func(*env) (work, error) {
 		return func(worker, n int) (int, error) {
 			u := updates[worker]
 			for range n {
-				binary.BigEndian.PutUint64(u.key[8:], uint64(ks.next(worker)))
+				binary.BigEndian.PutUint64(u.key[8:], uint64(ks.Next(worker)))
 				if err := g.do(u); err != nil {
 					return 0, err
 				}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+	"github.com/weirlimits/weir/bench/internal/harness"
+	"github.com/weirlimits/weir/bench/internal/inprocess"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
 	"github.com/weirlimits/weir/store/memory"
@@ -25,8 +27,8 @@ const batch = 100
 func grpcRows() []row {
 	contenders := func(of string, call rpcCall) []contender {
 		return []contender{
-			{name: "weir", setup: func(e *env) (work, error) { return rpcWork(e, call, false) }},
-			{name: of, setup: func(e *env) (work, error) { return rpcWork(e, call, true) }},
+			{name: "weir", setup: func(e *harness.Env) (harness.Work, error) { return rpcWork(e, call, false) }},
+			{name: of, setup: func(e *harness.Env) (harness.Work, error) { return rpcWork(e, call, true) }},
 		}
 	}
 	return []row{
@@ -78,7 +80,7 @@ func callBatch(ctx context.Context, c weirv1.LimiterClient) (int, error) {
 
 // rpcWork has each worker call weir, or a server that returns weir's answer immediately, to measure the cost of gRPC
 // itself.
-func rpcWork(e *env, call rpcCall, floor bool) (work, error) {
+func rpcWork(e *harness.Env, call rpcCall, floor bool) (harness.Work, error) {
 	addr, err := serveRPC(e)
 	if err != nil {
 		return nil, err
@@ -98,7 +100,7 @@ func rpcWork(e *env, call rpcCall, floor bool) (work, error) {
 	return func(worker, n int) (int, error) {
 		c := clients[worker%conns]
 		for done := 0; ; {
-			of, err := call(e.ctx, c)
+			of, err := call(e.Ctx, c)
 			if done += of; err != nil || done >= n {
 				return done, err
 			}
@@ -106,20 +108,20 @@ func rpcWork(e *env, call rpcCall, floor bool) (work, error) {
 	}, nil
 }
 
-func dialRPC(e *env, addr string) (clients [conns]weirv1.LimiterClient, err error) {
+func dialRPC(e *harness.Env, addr string) (clients [conns]weirv1.LimiterClient, err error) {
 	for i := range clients {
 		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			return clients, err
 		}
-		e.defers(conn.Close)
+		e.Defer(conn.Close)
 		clients[i] = weirv1.NewLimiterClient(conn)
 	}
 	return clients, nil
 }
 
-func serveRPC(e *env) (addr string, err error) {
-	lim, err := limiter(e, memory.New(nil), weir.Config{},
+func serveRPC(e *harness.Env) (addr string, err error) {
+	lim, err := inprocess.Limiter(e, memory.New(nil), weir.Config{},
 		weir.PerSecond("rpm", 1_000_000).WithBurst(weir.MaxTokens),
 		weir.PerSecond("tpm", 1_000_000).WithBurst(weir.MaxTokens))
 	if err != nil {
@@ -133,10 +135,10 @@ func serveRPC(e *env) (addr string, err error) {
 	if err != nil {
 		return "", err
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(e.ctx))
+	ctx, stop := context.WithCancel(context.WithoutCancel(e.Ctx))
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx, ln) }()
-	e.defers(func() error {
+	e.Defer(func() error {
 		stop()
 		return <-served
 	})
@@ -160,12 +162,12 @@ func (f *rpcFloor) AcquireBatch(context.Context, *weirv1.AcquireBatchRequest) (*
 	return f.many, nil
 }
 
-func serveRPCFloor(e *env, of weirv1.LimiterClient) (addr string, err error) {
+func serveRPCFloor(e *harness.Env, of weirv1.LimiterClient) (addr string, err error) {
 	f := &rpcFloor{}
-	if f.one, err = of.Acquire(e.ctx, acquireRequest); err != nil {
+	if f.one, err = of.Acquire(e.Ctx, acquireRequest); err != nil {
 		return "", err
 	}
-	if f.many, err = of.AcquireBatch(e.ctx, batchRequest); err != nil {
+	if f.many, err = of.AcquireBatch(e.Ctx, batchRequest); err != nil {
 		return "", err
 	}
 	ln, err := listenRPC(e)
@@ -176,13 +178,13 @@ func serveRPCFloor(e *env, of weirv1.LimiterClient) (addr string, err error) {
 	weirv1.RegisterLimiterServer(s, f)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()
-	e.defers(func() error {
+	e.Defer(func() error {
 		s.GracefulStop()
 		return <-served
 	})
 	return ln.Addr().String(), nil
 }
 
-func listenRPC(e *env) (net.Listener, error) {
-	return new(net.ListenConfig).Listen(e.ctx, "tcp", "127.0.0.1:0")
+func listenRPC(e *harness.Env) (net.Listener, error) {
+	return new(net.ListenConfig).Listen(e.Ctx, "tcp", "127.0.0.1:0")
 }

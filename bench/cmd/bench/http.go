@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/bench/internal/harness"
+	"github.com/weirlimits/weir/bench/internal/inprocess"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/store/memory"
@@ -30,7 +32,7 @@ func httpRows() []row {
 	}}
 }
 
-func serveWeir(e *env) (work, error) {
+func serveWeir(e *harness.Env) (harness.Work, error) {
 	h, err := weirHandler(e)
 	if err != nil {
 		return nil, err
@@ -39,7 +41,7 @@ func serveWeir(e *env) (work, error) {
 }
 
 // serveFloor returns weir's answer without deciding, to measure the cost of HTTP itself.
-func serveFloor(e *env) (work, error) {
+func serveFloor(e *harness.Env) (harness.Work, error) {
 	h, err := weirHandler(e)
 	if err != nil {
 		return nil, err
@@ -63,8 +65,8 @@ func serveFloor(e *env) (work, error) {
 	}))
 }
 
-func weirHandler(e *env) (http.Handler, error) {
-	lim, err := limiter(e, memory.New(nil), weir.Config{},
+func weirHandler(e *harness.Env) (http.Handler, error) {
+	lim, err := inprocess.Limiter(e, memory.New(nil), weir.Config{},
 		weir.PerSecond("rpm", 1_000_000).WithBurst(weir.MaxTokens),
 		weir.PerSecond("tpm", 1_000_000).WithBurst(weir.MaxTokens))
 	if err != nil {
@@ -78,7 +80,7 @@ func weirHandler(e *env) (http.Handler, error) {
 }
 
 // post has each worker send requests on a connection of its own, which stays open.
-func post(e *env, h http.Handler) (work, error) {
+func post(e *harness.Env, h http.Handler) (harness.Work, error) {
 	addr, err := serve(e, h)
 	if err != nil {
 		return nil, err
@@ -101,17 +103,17 @@ func post(e *env, h http.Handler) (work, error) {
 	}, nil
 }
 
-func serve(e *env, h http.Handler) (addr string, err error) {
+func serve(e *harness.Env, h http.Handler) (addr string, err error) {
 	var config net.ListenConfig
-	ln, err := config.Listen(e.ctx, "tcp", "127.0.0.1:0")
+	ln, err := config.Listen(e.Ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
 	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ln) }()
-	e.defers(func() error {
-		err := s.Shutdown(context.WithoutCancel(e.ctx))
+	e.Defer(func() error {
+		err := s.Shutdown(context.WithoutCancel(e.Ctx))
 		if end := <-served; !errors.Is(end, http.ErrServerClosed) {
 			err = errors.Join(err, end)
 		}
@@ -137,13 +139,13 @@ var request = func() []byte {
 	)
 }()
 
-func dial(e *env, addr string) (*client, error) {
+func dial(e *harness.Env, addr string) (*client, error) {
 	var d net.Dialer
-	conn, err := d.DialContext(e.ctx, "tcp", addr)
+	conn, err := d.DialContext(e.Ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	e.defers(conn.Close)
+	e.Defer(conn.Close)
 	return &client{conn: conn, in: bufio.NewReaderSize(conn, 8<<10)}, nil
 }
 

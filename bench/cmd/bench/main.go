@@ -16,7 +16,7 @@ import (
 	"runtime/pprof"
 	"time"
 
-	"github.com/weirlimits/weir/internal/testkit/dynamotest"
+	"github.com/weirlimits/weir/bench/internal/harness"
 )
 
 func main() {
@@ -28,7 +28,7 @@ func main() {
 
 // command is what the flags select.
 type command struct {
-	options
+	harness.Options
 	selected *regexp.Regexp
 	alone    bool
 	part     string
@@ -39,13 +39,13 @@ type command struct {
 func parse(args []string, progress io.Writer) (*command, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(progress)
-	c := &command{options: options{progress: progress}}
-	flags.IntVar(&c.rounds, "rounds", 9, "run each contender this many times; the table has the medians")
+	c := &command{Options: harness.Options{Progress: progress}}
+	flags.IntVar(&c.Rounds, "rounds", 9, "run each contender this many times; the table has the medians")
 	flags.DurationVar(
-		&c.length, "for", 300*time.Millisecond,
+		&c.Length, "for", 300*time.Millisecond,
 		"run a contender for this long each time; four times as long if it waits for a disk or a network",
 	)
-	flags.StringVar(&c.dir, "dir", "", "write files to this directory (default a temporary one)")
+	flags.StringVar(&c.Dir, "dir", "", "write files to this directory (default a temporary one)")
 	pattern := flags.String("row", "", "run only the rows that match this regular expression")
 	flags.BoolVar(&c.alone, "alone", false, "run weir without its peers")
 	flags.StringVar(&c.part, "part", "", "also write the table to this file, as a part of docs/benchmarks.md")
@@ -69,7 +69,7 @@ func run(args []string, out, progress io.Writer) (err error) {
 		if err != nil {
 			return err
 		}
-		defer func() { err = firstOf(err, f.Close()) }()
+		defer func() { err = errors.Join(err, f.Close()) }()
 		if err := pprof.StartCPUProfile(f); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func run(args []string, out, progress io.Writer) (err error) {
 		return err
 	}
 	about := fmt.Sprintf("%s %s/%s, %d CPUs, %d rounds of %v, interleaved; medians",
-		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), c.rounds, c.length)
+		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), c.Rounds, c.Length)
 	fmt.Fprintf(out, "%s\n\n", about)
 	missed := write(out, results)
 	if c.part != "" {
@@ -106,15 +106,17 @@ func (c *command) measureAll() (results []result, err error) {
 		if c.alone {
 			r.contenders = r.contenders[:1]
 		}
-		res, err := c.measure(r)
-		if errors.Is(err, dynamotest.ErrNoEngine) {
-			fmt.Fprintf(c.progress, "%s: left out: %v\n", r.name, err)
+		res, err := c.Measure(r.measured())
+		if harness.Absent(err) {
+			fmt.Fprintf(c.Progress, "%s: left out: %v\n", r.name, err)
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", r.name, err)
 		}
-		results = append(results, res)
+		if len(res.Contenders) > 0 {
+			results = append(results, result{r, res})
+		}
 	}
 	return results, nil
 }
@@ -133,11 +135,4 @@ func rows() []row {
 	rs = append(rs, usageRows()...)
 	rs = append(rs, dynamoRows()...)
 	return rs
-}
-
-func firstOf(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }

@@ -2,15 +2,13 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"io"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weirlimits/weir/bench/internal/harness"
 	"github.com/weirlimits/weir/bench/internal/readme"
-	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 )
 
 // TestRows runs each row for a moment, to check that it still works. Rows that take long to set up are left out.
@@ -22,17 +20,17 @@ func TestRows(t *testing.T) {
 		}
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
-			o := options{rounds: 1, length: 10 * time.Millisecond, dir: t.TempDir(), progress: io.Discard}
-			res, err := o.measure(r)
-			if errors.Is(err, dynamotest.ErrNoEngine) && os.Getenv("CI") != "true" {
-				t.Skip(err)
-			}
+			o := harness.Options{Rounds: 1, Length: 10 * time.Millisecond, Dir: t.TempDir(), Progress: io.Discard}
+			res, err := o.Measure(r.measured())
 			if err != nil {
 				t.Fatal(err)
 			}
-			for i, c := range r.contenders {
-				if len(res.figures[i]) != 1 || res.figures[i][0] <= 0 {
-					t.Errorf("%s: figures %v", c.name, res.figures[i])
+			if len(res.Contenders) == 0 {
+				t.Skip("no contender is installed")
+			}
+			for i, c := range res.Contenders {
+				if len(res.Samples[i]) != 1 || res.Samples[i][0].Figure <= 0 {
+					t.Errorf("%s: %+v", c.Name, res.Samples[i])
 				}
 			}
 		})
@@ -41,8 +39,20 @@ func TestRows(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	t.Parallel()
-	peers := []contender{{name: "weir"}, {name: "peer"}}
-	none := [][]spent{{{}, {}, {}}, {{}, {}, {}}}
+	// of returns a result whose contenders have these figures.
+	of := func(r row, samples ...[]harness.Sample) result {
+		res := harness.Result{Samples: samples}
+		for i := range samples {
+			res.Contenders = append(res.Contenders, harness.Contender{Name: []string{"weir", "peer"}[i]})
+		}
+		return result{r, res}
+	}
+	figures := func(all ...float64) (samples []harness.Sample) {
+		for _, f := range all {
+			samples = append(samples, harness.Sample{Figure: f})
+		}
+		return samples
+	}
 	for _, tt := range []struct {
 		name   string
 		r      result
@@ -50,41 +60,29 @@ func TestTable(t *testing.T) {
 		missed int
 	}{
 		{
-			name: "no target",
-			r:    result{row: row{unit: nanoseconds, contenders: peers[:1]}, figures: [][]float64{{1, 3, 2}}, spent: none},
-			want: []string{"2.0 ns", "1.0–3.0"},
+			name: "no target", r: of(row{unit: nanoseconds}, figures(1, 3, 2)), want: []string{"2.0 ns", "1.0–3.0"},
 		},
 		{
 			// 2, 2 and 1/2 times the peer's figure of the same round; the ratio of the medians would be 1.
 			name: "ratio by rounds",
-			r: result{
-				row:     row{unit: nanoseconds, contenders: peers, target: target{ratio: 1.5}},
-				figures: [][]float64{{200, 400, 100}, {100, 200, 200}}, spent: none,
-			},
+			r:    of(row{unit: nanoseconds, target: target{ratio: 1.5}}, figures(200, 400, 100), figures(100, 200, 200)),
 			want: []string{"2.00 ×", "miss: ≤ 1.50 × peer MISSED"}, missed: 1,
 		},
 		{
 			name: "rate",
-			r: result{
-				row:     row{unit: perSecond, contenders: peers, target: target{ratio: 0.8, value: 1_000_000}},
-				figures: [][]float64{{900_000}, {1_000_000}}, spent: [][]spent{{{}}, {{}}},
-			},
+			r:    of(row{unit: perSecond, target: target{ratio: 0.8, value: 1_000_000}}, figures(900_000), figures(1_000_000)),
 			want: []string{"900,000/s", "0.90 ×", "miss: ≥ 0.80 × peer, ≥ 1,000,000/s MISSED"}, missed: 1,
 		},
 		{
 			name: "allocations",
-			r: result{
-				row:     row{unit: nanoseconds, contenders: peers[:1], target: target{value: 15, hasAllocs: true}},
-				figures: [][]float64{{14}}, spent: [][]spent{{{allocs: 0.004}}},
-			},
+			r: of(row{unit: nanoseconds, target: target{value: 15, hasAllocs: true}},
+				[]harness.Sample{{Figure: 14, Allocs: 0.004}}),
 			want: []string{"pass: ≤ 15.0 ns, ≤ 0 allocs"},
 		},
 		{
 			name: "calls",
-			r: result{
-				row:     row{unit: perSecond, contenders: peers[:1], target: target{calls: 1, callRate: 10}},
-				figures: [][]float64{{14}}, spent: [][]spent{{{calls: 1.0004, rate: 11}}},
-			},
+			r: of(row{unit: perSecond, target: target{calls: 1, callRate: 10}},
+				[]harness.Sample{{Figure: 14, Calls: 1.0004, CallRate: 11}}),
 			want: []string{"11.0/s", "miss: ≤ 1 calls/op, ≤ 10 calls/s MISSED"}, missed: 1,
 		},
 	} {
@@ -108,9 +106,11 @@ func TestPart(t *testing.T) {
 	t.Parallel()
 	var results []result
 	for _, r := range rows() {
-		res := result{row: r}
+		res := result{r, harness.Result{Row: r.measured()}}
 		for range r.contenders {
-			res.figures, res.spent = append(res.figures, []float64{3, 1, 2}), append(res.spent, []spent{{allocs: 3}, {allocs: 3}, {allocs: 3}})
+			res.Samples = append(res.Samples, []harness.Sample{
+				{Figure: 3, Allocs: 3}, {Figure: 1, Allocs: 3}, {Figure: 2, Allocs: 3},
+			})
 		}
 		results = append(results, res)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/bench/internal/harness"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 	"github.com/weirlimits/weir/store"
@@ -31,7 +33,7 @@ func manifestRows() []row {
 	of := func(what string) string { return "manifest, 10,000 entities × 2, disk: " + what }
 	run := sync.OnceValues(applyManifest)
 	figure := func(pick func(*applied) float64) []contender {
-		return []contender{{name: "weir", size: func(*env) (float64, error) {
+		return []contender{{name: "weir", size: func(*harness.Env) (float64, error) {
 			a, err := run()
 			return pick(&a), err
 		}}}
@@ -75,7 +77,7 @@ func applyManifest() (a applied, err error) {
 	if err != nil {
 		return a, err
 	}
-	defer func() { err = firstOf(err, lim.Close()) }()
+	defer func() { err = errors.Join(err, lim.Close()) }()
 	stop := watchHeap()
 	defer func() { a.peak = stop() }()
 

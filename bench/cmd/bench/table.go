@@ -7,7 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/weirlimits/weir/bench/internal/measure"
+	"github.com/weirlimits/weir/bench/internal/harness"
 	"github.com/weirlimits/weir/bench/internal/readme"
 )
 
@@ -46,27 +46,27 @@ func writePart(out io.Writer, about string, results []result) {
 // cells returns the cells of the table, and the number of missed targets.
 func cells(results []result) (lines [][]string, missed int) {
 	for _, r := range results {
-		for i, c := range r.contenders {
+		for i, c := range r.Contenders {
 			var name, cpu, allocs, called, ratio, cpuRatio, verdict string
-			if c.size == nil {
-				cpu = nanoseconds.format(measure.Median(r.cpu(i)))
-				allocs = fmt.Sprintf("%.2f", r.allocs(i))
+			if !r.Once {
+				cpu = nanoseconds.format(harness.Median(r.Each(i, cpuOf)))
+				allocs = fmt.Sprintf("%.2f", r.median(i, allocsOf))
 				called = r.called(i)
 			}
 			if i == 0 {
-				name = r.name
+				name = r.row.name
 				var fine bool
 				if verdict, fine = r.verdict(); !fine {
 					missed++
 				}
 			} else {
-				ratio = fmt.Sprintf("%.2f ×", measure.Paired(r.figures[0], r.figures[i]))
-				if c.size == nil {
-					cpuRatio = fmt.Sprintf("%.2f ×", measure.Paired(r.cpu(0), r.cpu(i)))
+				ratio = fmt.Sprintf("%.2f ×", harness.Paired(r.figures(0), r.figures(i)))
+				if !r.Once {
+					cpuRatio = fmt.Sprintf("%.2f ×", harness.Paired(r.Each(0, cpuOf), r.Each(i, cpuOf)))
 				}
 			}
 			lines = append(lines, []string{
-				name, c.name, r.unit.format(measure.Median(r.figures[i])), r.spread(i), cpu, allocs, called, ratio,
+				name, c.Name, r.unit.format(harness.Median(r.figures(i))), r.spread(i), cpu, allocs, called, ratio,
 				cpuRatio, verdict,
 			})
 		}
@@ -74,25 +74,22 @@ func cells(results []result) (lines [][]string, missed int) {
 	return lines, missed
 }
 
-func (r result) each(contender int, pick func(*spent) float64) (picked []float64) {
-	for i := range r.spent[contender] {
-		picked = append(picked, pick(&r.spent[contender][i]))
-	}
-	return picked
+func cpuOf(s *harness.Sample) float64 { return s.CPU }
+
+func allocsOf(s *harness.Sample) float64 { return s.Allocs }
+
+func (r result) figures(contender int) []float64 {
+	return r.Each(contender, func(s *harness.Sample) float64 { return s.Figure })
 }
 
-func (r result) cpu(contender int) []float64 {
-	return r.each(contender, func(sp *spent) float64 { return sp.cpu })
-}
-
-func (r result) allocs(contender int) float64 {
-	return measure.Median(r.each(contender, func(sp *spent) float64 { return sp.allocs }))
+func (r result) median(contender int, of func(*harness.Sample) float64) float64 {
+	return harness.Median(r.Each(contender, of))
 }
 
 // calls returns the store calls per counted operation, and per second.
 func (r result) calls(contender int) (each, rate float64) {
-	return measure.Median(r.each(contender, func(sp *spent) float64 { return sp.calls })),
-		measure.Median(r.each(contender, func(sp *spent) float64 { return sp.rate }))
+	return r.median(contender, func(s *harness.Sample) float64 { return s.Calls }),
+		r.median(contender, func(s *harness.Sample) float64 { return s.CallRate })
 }
 
 func (r result) called(contender int) string {
@@ -109,7 +106,7 @@ func (r result) called(contender int) string {
 // spread returns the lowest and the highest figure.
 func (r result) spread(contender int) string {
 	lowest, highest := math.Inf(1), math.Inf(-1)
-	for _, f := range r.figures[contender] {
+	for _, f := range r.figures(contender) {
 		lowest, highest = min(lowest, f), max(highest, f)
 	}
 	return r.unit.number(lowest) + "–" + r.unit.number(highest)
@@ -132,18 +129,18 @@ func (r result) verdict() (text string, fine bool) {
 		parts = append(parts, text)
 	}
 	least := r.unit == perSecond
-	if t := r.target; t.ratio > 0 && len(r.contenders) > 1 {
+	if t := r.target; t.ratio > 0 && len(r.Contenders) > 1 {
 		judge(
-			fmt.Sprintf("%.2f × %s", t.ratio, r.contenders[1].name), measure.Paired(r.figures[0], r.figures[1]),
+			fmt.Sprintf("%.2f × %s", t.ratio, r.Contenders[1].Name), harness.Paired(r.figures(0), r.figures(1)),
 			t.ratio, least,
 		)
 	}
 	if t := r.target; t.value > 0 {
-		judge(r.unit.format(t.value), measure.Median(r.figures[0]), t.value, least)
+		judge(r.unit.format(t.value), harness.Median(r.figures(0)), t.value, least)
 	}
 	if t := r.target; t.hasAllocs {
 		// The runtime's own allocations in a second are spread over the operations.
-		judge(fmt.Sprintf("%g allocs", t.allocs), math.Floor(r.allocs(0)*100)/100, t.allocs, false)
+		judge(fmt.Sprintf("%g allocs", t.allocs), math.Floor(r.median(0, allocsOf)*100)/100, t.allocs, false)
 	}
 	each, rate := r.calls(0)
 	if t := r.target; t.calls > 0 {
@@ -173,7 +170,6 @@ func (u unit) number(f float64) string {
 	switch {
 	case u == calls && f < 10:
 		return fmt.Sprintf("%.3f", f)
-	case u == admissions || u == failures:
 	case f < 100:
 		return fmt.Sprintf("%.1f", f)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/bench/internal/harness"
 	"github.com/weirlimits/weir/store/disk"
 )
 
@@ -23,7 +24,7 @@ type ranked struct{ take, top, grown float64 } // microseconds per reading, seco
 func usageRows() []row {
 	run := sync.OnceValues(rankUsage)
 	figure := func(pick func(*ranked) float64) []contender {
-		return []contender{{name: "weir", size: func(*env) (float64, error) {
+		return []contender{{name: "weir", size: func(*harness.Env) (float64, error) {
 			r, err := run()
 			return pick(&r), err
 		}}}

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weirlimits/weir/bench/internal/harness"
 )
 
 // about is what a reader must know about a run to repeat it.
@@ -40,9 +42,9 @@ const zaeVersions = `import importlib.metadata as m, platform
 print("Python", platform.python_version(), ` +
 	`*("· %s %s" % (n, m.version(n)) for n in ("zae-limiter", "boto3", "aiobotocore")))`
 
-func (o options) about(ctx context.Context, began time.Time, note string) about {
+func aboutRun(ctx context.Context, o harness.Options, began time.Time, note string) about {
 	a := about{
-		when: began, took: time.Since(began), rounds: o.rounds, length: o.length, note: note,
+		when: began, took: time.Since(began), rounds: o.Rounds, length: o.Length, note: note,
 		cores: runtime.NumCPU(), versions: []string{runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH},
 	}
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
@@ -61,11 +63,11 @@ func (o options) about(ctx context.Context, began time.Time, note string) about 
 			}
 		}
 	}
-	if info, err := buildinfo.ReadFile(o.peers.envoy); err == nil {
+	if info, err := buildinfo.ReadFile(o.Peers.Envoy); err == nil {
 		add(info.Main.Path + " " + info.Main.Version)
 	}
-	if o.peers.python != "" {
-		add(said(ctx, "", o.peers.python, "-c", zaeVersions))
+	if o.Peers.Python != "" {
+		add(said(ctx, "", o.Peers.Python, "-c", zaeVersions))
 	}
 	if text := said(ctx, "", "redis-server", "--version"); text != "" {
 		words := strings.Fields(text)

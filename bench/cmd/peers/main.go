@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/weirlimits/weir/bench/internal/harness"
 	"github.com/weirlimits/weir/bench/internal/readme"
 	"github.com/weirlimits/weir/internal/cli"
 )
@@ -34,14 +35,14 @@ func main() {
 func start(args []string, out, progress io.Writer) error {
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	flags.SetOutput(progress)
-	opt := options{progress: progress}
-	flags.IntVar(&opt.rounds, "rounds", 5, "run each contender this many times; the page has the medians")
+	opt := harness.Options{Progress: progress}
+	flags.IntVar(&opt.Rounds, "rounds", 5, "run each contender this many times; the page has the medians")
 	flags.DurationVar(
-		&opt.length, "for", time.Second, "run a contender for this long each time; half as long in memory and on Redis",
+		&opt.Length, "for", time.Second, "run a contender for this long each time; half as long in memory and on Redis",
 	)
-	flags.StringVar(&opt.peers.python, "python", "", "the Python interpreter that has zae-limiter")
-	flags.StringVar(&opt.peers.script, "script", "py/zae.py", "the script that this Python runs")
-	flags.StringVar(&opt.peers.envoy, "envoy", "", "the binary of envoyproxy/ratelimit")
+	flags.StringVar(&opt.Peers.Python, "python", "", "the Python interpreter that has zae-limiter")
+	flags.StringVar(&opt.Peers.Script, "script", "py/zae.py", "the script that this Python runs")
+	flags.StringVar(&opt.Peers.Envoy, "envoy", "", "the binary of envoyproxy/ratelimit")
 	pattern := flags.String("row", "", "run only the rows and probes that match this regular expression")
 	file := flags.String("o", "", "write the page to this file (default: print it)")
 	own := flags.String(
@@ -71,16 +72,16 @@ func start(args []string, out, progress io.Writer) error {
 		}
 	}
 	began := time.Now()
-	results, err := opt.measureAll(re.MatchString)
+	results, err := measureAll(opt, re.MatchString)
 	if err != nil {
 		return err
 	}
-	found, err := opt.probeAll(re.MatchString)
+	found, err := probeAll(opt, re.MatchString)
 	if err != nil {
 		return err
 	}
 	var b bytes.Buffer
-	writePage(&b, opt.about(context.Background(), began, *note), results, string(ownPart), found)
+	writePage(&b, aboutRun(context.Background(), opt, began, *note), results, string(ownPart), found)
 	if *file == "" {
 		_, err = out.Write(b.Bytes())
 	} else {
@@ -111,16 +112,16 @@ func tell(file string, page []byte) error {
 	return os.WriteFile(file, text, 0o644) //nolint:gosec // a page of the docs
 }
 
-func (o options) measureAll(selected func(string) bool) (out []result, err error) {
+func measureAll(o harness.Options, selected func(string) bool) (out []harness.Result, err error) {
 	for _, r := range rows() {
-		if !selected(r.part + ": " + r.name) {
+		if !selected(r.Part + ": " + r.Name) {
 			continue
 		}
-		res, err := o.measure(r)
+		res, err := o.Measure(r)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", r.name, err)
+			return nil, fmt.Errorf("%s: %w", r.Name, err)
 		}
-		if len(res.contenders) > 0 {
+		if len(res.Contenders) > 0 {
 			out = append(out, res)
 		}
 	}
@@ -128,7 +129,7 @@ func (o options) measureAll(selected func(string) bool) (out []result, err error
 }
 
 // rows returns all rows, in the order in which they run and are printed.
-func rows() []row {
+func rows() []harness.Row {
 	rs := shapeRows()
 	rs = append(rs, redisRows()...)
 	rs = append(rs, serviceRows()...)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimits/weir/bench/internal/harness"
 	"github.com/weirlimits/weir/bench/internal/readme"
 	"github.com/weirlimits/weir/internal/cli"
 )
@@ -23,28 +24,28 @@ func TestMain(m *testing.M) {
 
 // brief runs the contenders that are linked in, for a moment. zae-limiter and envoyproxy/ratelimit run only in make
 // bench-peers.
-var brief = options{rounds: 1, length: 20 * time.Millisecond, quick: true, progress: io.Discard}
+var brief = harness.Options{Rounds: 1, Length: 20 * time.Millisecond, Quick: true, Progress: io.Discard}
 
 // TestRows runs each row for a moment, to check that it still works.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	for _, r := range rows() {
-		t.Run(r.part+": "+r.name, func(t *testing.T) {
+		t.Run(r.Part+": "+r.Name, func(t *testing.T) {
 			t.Parallel()
-			res, err := brief.measure(r)
+			res, err := brief.Measure(r)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(res.contenders) == 0 {
+			if len(res.Contenders) == 0 {
 				t.Skip("no contender is installed")
 			}
-			for i, c := range res.contenders {
-				s := res.samples[i]
-				if len(s) != 1 || s[0].rate <= 0 || s[0].cpu < 0 {
-					t.Errorf("%s: %+v", c.name, s)
+			for i, c := range res.Contenders {
+				s := res.Samples[i]
+				if len(s) != 1 || s[0].Rate <= 0 || s[0].CPU < 0 {
+					t.Errorf("%s: %+v", c.Name, s)
 				}
-				if s[0].failed > 0 && strings.HasPrefix(c.name, "weir") {
-					t.Errorf("%s: %d of %d failed", c.name, s[0].failed, s[0].ops)
+				if s[0].Failed > 0 && strings.HasPrefix(c.Name, "weir") {
+					t.Errorf("%s: %d of %d failed", c.Name, s[0].Failed, s[0].Ops)
 				}
 			}
 		})
@@ -60,8 +61,8 @@ func TestProbes(t *testing.T) {
 			for _, s := range p.subjects {
 				t.Run(s.name, func(t *testing.T) {
 					t.Parallel()
-					f, err := brief.find(s)
-					if absent(err) {
+					f, err := find(brief, s)
+					if harness.Absent(err) {
 						t.Skip(err)
 					}
 					if err != nil {
@@ -80,7 +81,7 @@ func TestProbes(t *testing.T) {
 func TestProbesNotice(t *testing.T) {
 	t.Parallel()
 	always := func(context.Context, string) (bool, error) { return true, nil }
-	e := &env{ctx: t.Context(), quick: true}
+	e := &harness.Env{Ctx: t.Context(), Quick: true}
 	if got := race(e, many(4, always), 40); got.Admitted != 40 {
 		t.Errorf("a race that admits all: %+v", got)
 	}
@@ -100,17 +101,17 @@ func TestProbesNotice(t *testing.T) {
 
 func TestPage(t *testing.T) {
 	t.Parallel()
-	res := result{
-		row: row{partLatency, "acquire", []contender{{name: "weir"}, {name: "peer"}}},
+	res := harness.Result{
+		Row: harness.Row{Part: partLatency, Name: "acquire", Contenders: []harness.Contender{{Name: "weir"}, {Name: "peer"}}},
 		// 2, 2 and 1/2 times the peer's figure of the same round; the ratio of the medians would be 1.
-		samples: [][]sample{
-			{{rate: 200, cpu: 1e5, ops: 1}, {rate: 400, cpu: 1e5, ops: 1}, {rate: 100, cpu: 1e5, ops: 1}},
-			{{rate: 100, cpu: 2e6, calls: 1, ops: 1, failed: 1, p99: 1500}, {rate: 200, cpu: 2e6, calls: 1, ops: 1}, {rate: 200, cpu: 2e6, calls: 1, ops: 2}},
+		Samples: [][]harness.Sample{
+			{{Rate: 200, CPU: 1e5, Ops: 1}, {Rate: 400, CPU: 1e5, Ops: 1}, {Rate: 100, CPU: 1e5, Ops: 1}},
+			{{Rate: 100, CPU: 2e6, Calls: 1, Ops: 1, Failed: 1, P99: 1500}, {Rate: 200, CPU: 2e6, Calls: 1, Ops: 1}, {Rate: 200, CPU: 2e6, Calls: 1, Ops: 2}},
 		},
 	}
 	p := probed{probe{"Over", "Ask.", []subject{{name: "weir"}, {name: "peer"}}}, []finding{{"10 admitted", true}, {"20 admitted", false}}}
 	var b bytes.Buffer
-	writePage(&b, about{note: "It was busy."}, []result{res}, "\n## By itself\n", []probed{p})
+	writePage(&b, about{note: "It was busy."}, []harness.Result{res}, "\n## By itself\n", []probed{p})
 	for _, want := range []string{
 		"| acquire | weir | 200/s | 100–400 |", "| 100 µs |",
 		"| 25.0 % | 2.00 × | 0.050 × |", "| 2,000 µs | 1.00 |",
@@ -132,7 +133,7 @@ func TestREADME(t *testing.T) {
 			t.Errorf("README shows nothing of %q", p.name)
 		}
 		for _, name := range picked {
-			if !slices.ContainsFunc(rows(), func(r row) bool { return r.part == p.name && readme.Is(r.name, name) }) {
+			if !slices.ContainsFunc(rows(), func(r harness.Row) bool { return r.Part == p.name && readme.Is(r.Name, name) }) {
 				t.Errorf("%q has no row %q", p.name, name)
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirlimits/weir/bench/internal/measure"
+	"github.com/weirlimits/weir/bench/internal/harness"
 )
 
 const intro = `# Benchmarks against peers
@@ -38,9 +38,7 @@ contender's: the median of the per-round ratios. A rate ratio above 1.00 ×, or 
 	`over all its threads.
 It is steadier than the rate while the machine has other work, but it grows then, too, ` +
 	`most for the contender that computes
-most. *Calls/op* is the number of HTTP requests to the store per operation; ` +
-	`weir's on DynamoDB are counted right after each
-round, not in it, because connections that count are not used as plain ones are. ` +
+most. *Calls/op* is the number of HTTP requests to the store per operation. ` +
 	`*Failed* is the share of operations that
 ended in an error.
 `
@@ -71,7 +69,7 @@ of the service's process, without the client and Redis, in steps of 10 ms.`},
 in a sync.Map. uber/ratelimit waits instead of refusing; here it never has to wait.`},
 }
 
-func writePage(out io.Writer, a about, results []result, own string, found []probed) {
+func writePage(out io.Writer, a about, results []harness.Result, own string, found []probed) {
 	fmt.Fprint(out, intro)
 	fmt.Fprintf(
 		out, "| | |\n|---|---|\n| when | %s, in %.0f minutes |\n", a.when.UTC().Format("2006-01-02 15:04 UTC"),
@@ -85,7 +83,7 @@ func writePage(out io.Writer, a about, results []result, own string, found []pro
 	}
 	fmt.Fprint(out, howto)
 	for _, p := range parts {
-		of := slices.DeleteFunc(slices.Clone(results), func(r result) bool { return r.part != p.name })
+		of := slices.DeleteFunc(slices.Clone(results), func(r harness.Result) bool { return r.Part != p.name })
 		if len(of) > 0 {
 			fmt.Fprintf(out, "\n## %s\n\n%s\n\n", p.name, p.about)
 			writeRows(out, of)
@@ -107,35 +105,35 @@ func writePage(out io.Writer, a about, results []result, own string, found []pro
 	}
 }
 
-func writeRows(out io.Writer, rows []result) {
+func writeRows(out io.Writer, rows []harness.Result) {
 	fmt.Fprint(
 		out, "| benchmark | | rate | spread | p50 | p99 | CPU/op | calls/op | failed | rate ratio | CPU ratio |\n",
 		"|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	for _, r := range rows {
-		for i, c := range r.contenders {
+		for i, c := range r.Contenders {
 			name, weirRate, weirCPU := "", "", ""
 			if i == 0 {
-				name = r.name
-			} else if !strings.HasPrefix(c.name, "weir") {
-				weirRate = ratio(r.each(0, rateOf), r.each(i, rateOf))
-				weirCPU = ratio(r.each(0, cpuOf), r.each(i, cpuOf))
+				name = r.Name
+			} else if !strings.HasPrefix(c.Name, "weir") {
+				weirRate = ratio(r.Each(0, rateOf), r.Each(i, rateOf))
+				weirCPU = ratio(r.Each(0, cpuOf), r.Each(i, cpuOf))
 			}
-			rates := r.each(i, rateOf)
-			fmt.Fprintf(out, "| %s | %s | %s/s | %s–%s | %s | %s | %s | %s | %s | %s | %s |\n", name, c.name,
-				number(measure.Median(rates)), number(slices.Min(rates)), number(slices.Max(rates)),
-				micros(measure.Median(r.each(i, func(s *sample) float64 { return s.p50 }))),
-				micros(measure.Median(r.each(i, func(s *sample) float64 { return s.p99 }))),
-				nanos(measure.Median(r.each(i, cpuOf))), r.calls(i), r.failed(i), weirRate, weirCPU)
+			rates := r.Each(i, rateOf)
+			fmt.Fprintf(out, "| %s | %s | %s/s | %s–%s | %s | %s | %s | %s | %s | %s | %s |\n", name, c.Name,
+				number(harness.Median(rates)), number(slices.Min(rates)), number(slices.Max(rates)),
+				micros(harness.Median(r.Each(i, func(s *harness.Sample) float64 { return s.P50 }))),
+				micros(harness.Median(r.Each(i, func(s *harness.Sample) float64 { return s.P99 }))),
+				nanos(harness.Median(r.Each(i, cpuOf))), calls(r, i), failedShare(r, i), weirRate, weirCPU)
 		}
 	}
 }
 
-func rateOf(s *sample) float64 { return s.rate }
+func rateOf(s *harness.Sample) float64 { return s.Rate }
 
-func cpuOf(s *sample) float64 { return s.cpu }
+func cpuOf(s *harness.Sample) float64 { return s.CPU }
 
 func ratio(weir, peer []float64) string {
-	switch r := measure.Paired(weir, peer); {
+	switch r := harness.Paired(weir, peer); {
 	case r == 0:
 		return ""
 	case r < 0.1:
@@ -147,18 +145,18 @@ func ratio(weir, peer []float64) string {
 	}
 }
 
-func (r result) calls(contender int) string {
-	if r.part != partLatency && r.part != partThroughput {
+func calls(r harness.Result, contender int) string {
+	if r.Part != partLatency && r.Part != partThroughput {
 		return ""
 	}
-	return fmt.Sprintf("%.2f", measure.Median(r.each(contender, func(s *sample) float64 { return s.calls })))
+	return fmt.Sprintf("%.2f", harness.Median(r.Each(contender, func(s *harness.Sample) float64 { return s.Calls })))
 }
 
 // failed returns the share of operations that failed, over all rounds.
-func (r result) failed(contender int) string {
+func failedShare(r harness.Result, contender int) string {
 	var failed, ops int
-	for _, s := range r.samples[contender] {
-		failed, ops = failed+s.failed, ops+s.ops
+	for _, s := range r.Samples[contender] {
+		failed, ops = failed+s.Failed, ops+s.Ops
 	}
 	if failed == 0 {
 		return ""

@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/bench/internal/harness"
 )
 
 // A probe tests whether a limiter limits correctly. Each contender is tested once.
@@ -20,7 +20,7 @@ type probe struct {
 // A subject is a contender in a probe.
 type subject struct {
 	name string
-	run  func(e *env) (finding, error)
+	run  func(e *harness.Env) (finding, error)
 }
 
 // finding is the result of a subject.
@@ -42,14 +42,14 @@ func probes() []probe {
 	}
 }
 
-func (o options) probe(p probe) (probed, error) {
+func findAll(o harness.Options, p probe) (probed, error) {
 	out := probed{probe: p}
 	out.subjects = nil
 	for _, s := range p.subjects {
-		fmt.Fprintf(o.progress, "%s: %s\n", p.name, s.name)
-		f, err := o.find(s)
-		if absent(err) {
-			fmt.Fprintf(o.progress, "%s: %s: left out: %v\n", p.name, s.name, err)
+		fmt.Fprintf(o.Progress, "%s: %s\n", p.name, s.name)
+		f, err := find(o, s)
+		if harness.Absent(err) {
+			fmt.Fprintf(o.Progress, "%s: %s: left out: %v\n", p.name, s.name, err)
 			continue
 		}
 		if err != nil {
@@ -60,11 +60,12 @@ func (o options) probe(p probe) (probed, error) {
 	return out, nil
 }
 
-func (o options) find(s subject) (f finding, err error) {
-	e, cancel := o.env()
-	defer cancel()
-	defer func() { err = errors.Join(err, e.close()) }()
-	return s.run(e)
+func find(o harness.Options, s subject) (f finding, err error) {
+	err = o.With(func(e *harness.Env) error {
+		f, err = s.run(e)
+		return err
+	})
+	return f, err
 }
 
 // tried is the outcome of a number of requests for one token each.
@@ -99,20 +100,20 @@ func (t tried) String() string {
 // A racer is a contender in the race. Its instances share one bucket of tokens.
 type racer struct {
 	name string
-	open func(e *env, tokens int) ([]asker, error)
+	open func(e *harness.Env, tokens int) ([]asker, error)
 }
 
 const raceInstances = 16
 
 // raceProbe tests instances that share one bucket and do not know of each other.
 func raceProbe() probe {
-	size := func(e *env) (tokens, asks int) { return e.few(1000, 32), e.few(4000, 128) }
-	judge := func(e *env, t tried) finding {
+	size := func(e *harness.Env) (tokens, asks int) { return e.Few(1000, 32), e.Few(4000, 128) }
+	judge := func(e *harness.Env, t tried) finding {
 		tokens, _ := size(e)
 		return finding{t.String(), t.Admitted == tokens && t.Failed == 0}
 	}
 	racing := func(r racer) subject {
-		return subject{r.name, func(e *env) (finding, error) {
+		return subject{r.name, func(e *harness.Env) (finding, error) {
 			tokens, asks := size(e)
 			askers, err := r.open(e, tokens)
 			if err != nil {
@@ -127,7 +128,7 @@ func raceProbe() probe {
 			"are admitted, and no request ends in an error.",
 		subjects: []subject{
 			racing(racer{"weir on DynamoDB", weirRacers}),
-			{"zae-limiter", func(e *env) (finding, error) {
+			{"zae-limiter", func(e *harness.Env) (finding, error) {
 				tokens, asks := size(e)
 				var t tried
 				err := askZae(e, &t, "race", map[string]any{"tokens": tokens, "asks": asks, "instances": raceInstances})
@@ -141,7 +142,7 @@ func raceProbe() probe {
 	return p
 }
 
-func weirRacers(e *env, tokens int) (askers []asker, err error) {
+func weirRacers(e *harness.Env, tokens int) (askers []asker, err error) {
 	lims, err := fleet(e, raceInstances)
 	if err != nil {
 		return nil, err
@@ -151,20 +152,20 @@ func weirRacers(e *env, tokens int) (askers []asker, err error) {
 			return lim.Allow(ctx, id, "api")
 		})
 	}
-	return askers, admin.New(lims[0]).Limits.Set(e.ctx, drained.scope, drained.limit(tokens))
+	return askers, admin.New(lims[0]).Limits.Set(e.Ctx, drained.scope, drained.limit(tokens))
 }
 
 // racers are the peers that run in this process or behind its clients.
 func racers() []racer {
-	reader := func(check bool) func(*env, int) ([]asker, error) {
-		return func(e *env, tokens int) ([]asker, error) {
+	reader := func(check bool) func(*harness.Env, int) ([]asker, error) {
+		return func(e *harness.Env, tokens int) ([]asker, error) {
 			b, err := newReader(e, check, int64(tokens), day)
 			return many(raceInstances, b.Allow), err
 		}
 	}
 	all := []racer{{"read, then write, unchecked", reader(false)}, {"read, then write", reader(true)}}
 	for _, c := range onRedis {
-		all = append(all, racer{c.name, func(e *env, tokens int) (askers []asker, err error) {
+		all = append(all, racer{c.name, func(e *harness.Env, tokens int) (askers []asker, err error) {
 			addr, err := startRedis(e)
 			for range raceInstances {
 				var ask asker
@@ -179,7 +180,7 @@ func racers() []racer {
 	return append(all, racer{"envoyproxy/ratelimit, 2 processes on Redis", envoyRacers})
 }
 
-func envoyRacers(e *env, tokens int) (askers []asker, err error) {
+func envoyRacers(e *harness.Env, tokens int) (askers []asker, err error) {
 	addr, err := startRedis(e)
 	for range 2 {
 		var s *service
@@ -201,12 +202,12 @@ func many(n int, ask asker) (askers []asker) {
 }
 
 // race has instances request the tokens of one entity, concurrently.
-func race(e *env, askers []asker, asks int) (t tried) {
+func race(e *harness.Env, askers []asker, asks int) (t tried) {
 	var admitted, failed atomic.Int64
 	var wg sync.WaitGroup
 	for _, ask := range askers {
 		wg.Go(func() {
-			mine := try(e.ctx, ask, "alice", asks/len(askers))
+			mine := try(e.Ctx, ask, "alice", asks/len(askers))
 			admitted.Add(int64(mine.Admitted))
 			failed.Add(int64(mine.Failed))
 		})
@@ -216,7 +217,7 @@ func race(e *env, askers []asker, asks int) (t tried) {
 }
 
 // askZae runs a probe in a new process of zae-limiter.
-func askZae(e *env, answer any, what string, args map[string]any) error {
+func askZae(e *harness.Env, answer any, what string, args map[string]any) error {
 	z, err := startZae(e)
 	if err != nil {
 		return err
@@ -225,12 +226,12 @@ func askZae(e *env, answer any, what string, args map[string]any) error {
 	return z.ask(answer, what, args)
 }
 
-func (o options) probeAll(selected func(string) bool) (out []probed, err error) {
+func probeAll(o harness.Options, selected func(string) bool) (out []probed, err error) {
 	for _, p := range probes() {
 		if !selected(p.name) {
 			continue
 		}
-		res, err := o.probe(p)
+		res, err := findAll(o, p)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.name, err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/bench/internal/harness"
 )
 
 const day = 24 * time.Hour
@@ -34,8 +35,8 @@ func one(lim *weir.Limiter) asker {
 }
 
 // left returns what an entity itself has left, without its parents.
-func left(e *env, lim *weir.Limiter, id string) (int, error) {
-	a, err := lim.Available(e.ctx, id, "api")
+func left(e *harness.Env, lim *weir.Limiter, id string) (int, error) {
+	a, err := lim.Available(e.Ctx, id, "api")
 	if err != nil {
 		return 0, err
 	}
@@ -43,18 +44,18 @@ func left(e *env, lim *weir.Limiter, id string) (int, error) {
 }
 
 // weirFamily returns a limiter with children of one parent, each with a limit of its own.
-func weirFamily(e *env, own, parents int, children ...string) (*weir.Limiter, error) {
+func weirFamily(e *harness.Env, own, parents int, children ...string) (*weir.Limiter, error) {
 	lim, err := single(e)
 	if err != nil {
 		return nil, err
 	}
 	err = errors.Join(
-		admin.New(lim).Limits.Set(e.ctx, drained.scope, drained.limit(own)),
-		admin.New(lim).Entities.Create(e.ctx, admin.Entity{ID: "tenant"}),
-		admin.New(lim).Limits.Set(e.ctx, admin.Scope{Entity: "tenant", Resource: "api"}, drained.limit(parents)))
+		admin.New(lim).Limits.Set(e.Ctx, drained.scope, drained.limit(own)),
+		admin.New(lim).Entities.Create(e.Ctx, admin.Entity{ID: "tenant"}),
+		admin.New(lim).Limits.Set(e.Ctx, admin.Scope{Entity: "tenant", Resource: "api"}, drained.limit(parents)))
 	for _, id := range children {
 		err = errors.Join(
-			err, admin.New(lim).Entities.Create(e.ctx, admin.Entity{ID: id, Parent: "tenant", Cascade: true}),
+			err, admin.New(lim).Entities.Create(e.Ctx, admin.Entity{ID: id, Parent: "tenant", Cascade: true}),
 		)
 	}
 	return lim, err
@@ -63,16 +64,16 @@ func weirFamily(e *env, own, parents int, children ...string) (*weir.Limiter, er
 // services are rate limit services for Envoy. They limit each user and one tenant; a request has a descriptor for each.
 var services = []struct {
 	name  string
-	start func(e *env, addr string, limits ...rules) (*service, error)
+	start func(e *harness.Env, addr string, limits ...rules) (*service, error)
 }{
-	{"weir's rate limit service", func(e *env, addr string, limits ...rules) (*service, error) {
+	{"weir's rate limit service", func(e *harness.Env, addr string, limits ...rules) (*service, error) {
 		return weirService(e, "redis://"+addr, limits...)
 	}},
-	{"envoyproxy/ratelimit", func(e *env, addr string, limits ...rules) (*service, error) {
+	{"envoyproxy/ratelimit", func(e *harness.Env, addr string, limits ...rules) (*service, error) {
 		return envoyService(e, addr, nil, limits...)
 	}},
 	{"envoyproxy/ratelimit, STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", func(
-		e *env, addr string, limits ...rules,
+		e *harness.Env, addr string, limits ...rules,
 	) (*service, error) {
 		return envoyService(e, addr, []string{"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true"}, limits...)
 	}},
@@ -86,7 +87,7 @@ func both(s *service) asker {
 }
 
 func startFamily(
-	e *env, own, parents int, start func(e *env, addr string, limits ...rules) (*service, error),
+	e *harness.Env, own, parents int, start func(e *harness.Env, addr string, limits ...rules) (*service, error),
 ) (*service, error) {
 	addr, err := startRedis(e)
 	if err != nil {
@@ -103,24 +104,24 @@ func neighbourProbe() probe {
 		what: "Each user has 10 tokens, their tenant 500. One user makes 1,000 requests, then another makes 10. " +
 			"Correct: 10 requests of each are admitted, and the tenant is debited for no others.",
 	}
-	size := func(e *env) (tenant, asks int) { return e.few(500, 30), e.few(1000, 60) }
+	size := func(e *harness.Env) (tenant, asks int) { return e.Few(500, 30), e.Few(1000, 60) }
 	judge := func(noisy, quiet tried, lost int) finding {
 		return finding{
 			fmt.Sprintf("noisy user: %s; other user: %s of %d; %s", noisy, quiet, innocent, gone("the tenant", lost)),
 			noisy.Admitted == own && quiet.Admitted == innocent && lost == 0 && noisy.Failed+quiet.Failed == 0,
 		}
 	}
-	p.subjects = append(p.subjects, subject{"weir on DynamoDB", func(e *env) (finding, error) {
+	p.subjects = append(p.subjects, subject{"weir on DynamoDB", func(e *harness.Env) (finding, error) {
 		tenant, asks := size(e)
 		lim, err := weirFamily(e, own, tenant, "noisy", "quiet")
 		if err != nil {
 			return finding{}, err
 		}
-		noisy := try(e.ctx, one(lim), "noisy", asks)
-		quiet := try(e.ctx, one(lim), "quiet", innocent)
+		noisy := try(e.Ctx, one(lim), "noisy", asks)
+		quiet := try(e.Ctx, one(lim), "quiet", innocent)
 		rest, err := left(e, lim, "tenant")
 		return judge(noisy, quiet, tenant-noisy.Admitted-quiet.Admitted-rest), err
-	}}, subject{"zae-limiter", func(e *env) (finding, error) {
+	}}, subject{"zae-limiter", func(e *harness.Env) (finding, error) {
 		tenant, asks := size(e)
 		var a struct {
 			Noisy, Innocent tried
@@ -132,15 +133,15 @@ func neighbourProbe() probe {
 		return judge(a.Noisy, a.Innocent, a.Lost), err
 	}})
 	for _, c := range services {
-		p.subjects = append(p.subjects, subject{c.name, func(e *env) (finding, error) {
+		p.subjects = append(p.subjects, subject{c.name, func(e *harness.Env) (finding, error) {
 			tenant, asks := size(e)
 			s, err := startFamily(e, own, tenant, c.start)
 			if err != nil {
 				return finding{}, err
 			}
-			noisy := try(e.ctx, both(s), "noisy", asks)
-			quiet := try(e.ctx, both(s), "quiet", innocent)
-			rest := try(e.ctx, func(ctx context.Context, _ string) (bool, error) {
+			noisy := try(e.Ctx, both(s), "noisy", asks)
+			quiet := try(e.Ctx, both(s), "quiet", innocent)
+			rest := try(e.Ctx, func(ctx context.Context, _ string) (bool, error) {
 				return s.allowed(ctx, 0, [2]string{"tenant", "acme"})
 			}, "", tenant)
 			return judge(noisy, quiet, tenant-noisy.Admitted-quiet.Admitted-rest.Admitted), nil
@@ -170,15 +171,15 @@ func parentProbe() probe {
 			t.Admitted == tenant && t.Failed == 0 && lost == 0,
 		}
 	}
-	p.subjects = append(p.subjects, subject{"weir on DynamoDB", func(e *env) (finding, error) {
+	p.subjects = append(p.subjects, subject{"weir on DynamoDB", func(e *harness.Env) (finding, error) {
 		lim, err := weirFamily(e, own, tenant, "user")
 		if err != nil {
 			return finding{}, err
 		}
-		t := try(e.ctx, one(lim), "user", asks)
+		t := try(e.Ctx, one(lim), "user", asks)
 		rest, err := left(e, lim, "user")
 		return judge(t, own-t.Admitted-rest), err
-	}}, subject{"zae-limiter", func(e *env) (finding, error) {
+	}}, subject{"zae-limiter", func(e *harness.Env) (finding, error) {
 		var a struct {
 			tried
 			Lost int
@@ -187,13 +188,13 @@ func parentProbe() probe {
 		return judge(a.tried, a.Lost), err
 	}})
 	for _, c := range services {
-		p.subjects = append(p.subjects, subject{c.name, func(e *env) (finding, error) {
+		p.subjects = append(p.subjects, subject{c.name, func(e *harness.Env) (finding, error) {
 			s, err := startFamily(e, own, tenant, c.start)
 			if err != nil {
 				return finding{}, err
 			}
-			t := try(e.ctx, both(s), "user", asks)
-			rest := try(e.ctx, s.ask, "user", own)
+			t := try(e.Ctx, both(s), "user", asks)
+			rest := try(e.Ctx, s.ask, "user", own)
 			return judge(t, own-t.Admitted-rest.Admitted), nil
 		}})
 	}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/bench/internal/engine"
+	"github.com/weirlimits/weir/bench/internal/harness"
 	"github.com/weirlimits/weir/internal/aws/stream"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store/dynamodb"
@@ -42,7 +44,7 @@ func skewProbe() probe {
 		what: "60 tokens, one more each second. One instance takes them all; a second one, whose clock is 10 minutes " +
 			"ahead, then makes 60 requests. Correct: only the tokens issued in between are admitted.",
 	}
-	size := func(e *env) int { return e.few(60, 10) }
+	size := func(e *harness.Env) int { return e.Few(60, 10) }
 	judge := func(second tried, took time.Duration) finding {
 		allowed := 1 + int(took/every)
 		return finding{
@@ -50,21 +52,21 @@ func skewProbe() probe {
 			second.Admitted <= allowed && second.Failed == 0,
 		}
 	}
-	pair := func(e *env, first, second asker) finding {
+	pair := func(e *harness.Env, first, second asker) finding {
 		began := time.Now()
-		try(e.ctx, first, "alice", size(e))
-		t := try(e.ctx, second, "alice", size(e))
+		try(e.Ctx, first, "alice", size(e))
+		t := try(e.Ctx, second, "alice", size(e))
 		return judge(t, time.Since(began))
 	}
 	p.subjects = []subject{
-		{"weir on DynamoDB", func(e *env) (finding, error) {
+		{"weir on DynamoDB", func(e *harness.Env) (finding, error) {
 			askers, err := skewed(e, ahead, quota{size(e), every})
 			if err != nil {
 				return finding{}, err
 			}
 			return pair(e, askers[0], askers[1]), nil
 		}},
-		{"zae-limiter", func(e *env) (finding, error) {
+		{"zae-limiter", func(e *harness.Env) (finding, error) {
 			var a struct {
 				Second  tried
 				Seconds float64
@@ -72,7 +74,7 @@ func skewProbe() probe {
 			err := askZae(e, &a, "skew", map[string]any{"tokens": size(e), "ahead": ahead.Seconds()})
 			return judge(a.Second, time.Duration(a.Seconds*1e9)), err
 		}},
-		{"read, then write", func(e *env) (finding, error) {
+		{"read, then write", func(e *harness.Env) (finding, error) {
 			b, err := newReader(e, true, int64(size(e)), every)
 			if err != nil {
 				return finding{}, err
@@ -87,8 +89,8 @@ func skewProbe() probe {
 
 // skewed opens two instances on one table. The clocks of the server and of the first instance are behind this
 // machine's. The second instance uses the machine's clock, which is ahead of both.
-func skewed(e *env, ahead time.Duration, q quota) (askers []asker, err error) {
-	name, err := table(e, dynamodb.CreateConfig{})
+func skewed(e *harness.Env, ahead time.Duration, q quota) (askers []asker, err error) {
+	name, err := engine.Create(e, dynamodb.CreateConfig{})
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +104,7 @@ func skewed(e *env, ahead time.Duration, q quota) (askers []asker, err error) {
 			return nil, err
 		}
 		if now != nil {
-			err = admin.New(lim).Limits.Set(e.ctx, drained.scope, q.limit())
+			err = admin.New(lim).Limits.Set(e.Ctx, drained.scope, q.limit())
 		}
 		if err != nil {
 			return nil, err
@@ -122,31 +124,31 @@ func loweredProbe() probe {
 	}
 	judge := func(t tried) finding { return finding{t.String(), t.Admitted <= now && t.Failed == 0} }
 	p.subjects = []subject{
-		{"weir on DynamoDB", func(e *env) (finding, error) {
+		{"weir on DynamoDB", func(e *harness.Env) (finding, error) {
 			lim, err := single(e)
 			if err != nil {
 				return finding{}, err
 			}
 			scope := admin.Scope{Entity: "alice", Resource: "api"}
-			err = admin.New(lim).Limits.Set(e.ctx, scope, drained.limit(was))
-			try(e.ctx, one(lim), "alice", 1)
-			err = errors.Join(err, admin.New(lim).Limits.Set(e.ctx, scope, drained.limit(now)))
-			return judge(try(e.ctx, one(lim), "alice", asks)), err
+			err = admin.New(lim).Limits.Set(e.Ctx, scope, drained.limit(was))
+			try(e.Ctx, one(lim), "alice", 1)
+			err = errors.Join(err, admin.New(lim).Limits.Set(e.Ctx, scope, drained.limit(now)))
+			return judge(try(e.Ctx, one(lim), "alice", asks)), err
 		}},
-		{"zae-limiter", func(e *env) (finding, error) {
+		{"zae-limiter", func(e *harness.Env) (finding, error) {
 			var t tried
 			err := askZae(e, &t, "lowered", map[string]any{"was": was, "now": now, "asks": asks})
 			return judge(t), err
 		}},
-		{"x/time/rate", func(e *env) (finding, error) {
+		{"x/time/rate", func(e *harness.Env) (finding, error) {
 			lim := rate.NewLimiter(rate.Every(day), was)
 			lim.Allow()
 			lim.SetBurst(now)
-			return judge(try(e.ctx, func(context.Context, string) (bool, error) {
+			return judge(try(e.Ctx, func(context.Context, string) (bool, error) {
 				return lim.Allow(), nil
 			}, "", asks)), nil
 		}},
-		{"redis_rate", func(e *env) (finding, error) {
+		{"redis_rate", func(e *harness.Env) (finding, error) {
 			addr, err := startRedis(e)
 			if err != nil {
 				return finding{}, err
@@ -158,8 +160,8 @@ func loweredProbe() probe {
 					return err == nil && res.Allowed > 0, err
 				}
 			}
-			try(e.ctx, ask(was), "alice", 1)
-			return judge(try(e.ctx, ask(now), "alice", asks)), nil
+			try(e.Ctx, ask(was), "alice", 1)
+			return judge(try(e.Ctx, ask(now), "alice", asks)), nil
 		}},
 	}
 	return p
@@ -177,11 +179,11 @@ func usageProbe() probe {
 		return finding{fmt.Sprintf("%d booked of %d", booked, spent), booked == spent}
 	}
 	p.subjects = []subject{
-		{"weir on DynamoDB", func(e *env) (finding, error) {
+		{"weir on DynamoDB", func(e *harness.Env) (finding, error) {
 			booked, err := weirUsage(e, entities, asks, extra)
 			return judge(asks*(1+extra), booked), err
 		}},
-		{"zae-limiter", func(e *env) (finding, error) {
+		{"zae-limiter", func(e *harness.Env) (finding, error) {
 			var a struct{ Spent, Booked int }
 			err := askZae(e, &a, "usage", map[string]any{"entities": entities, "asks": asks, "extra": extra})
 			return judge(a.Spent, a.Booked), err
@@ -190,8 +192,8 @@ func usageProbe() probe {
 	return p
 }
 
-func weirUsage(e *env, entities, asks int, extra int64) (int, error) {
-	name, err := table(e, dynamodb.CreateConfig{Stream: true})
+func weirUsage(e *harness.Env, entities, asks int, extra int64) (int, error) {
+	name, err := engine.Create(e, dynamodb.CreateConfig{Stream: true})
 	if err != nil {
 		return 0, err
 	}
@@ -199,7 +201,7 @@ func weirUsage(e *env, entities, asks int, extra int64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	st, err := dynamodb.Open(e.ctx, dynamodb.Config{Client: c, Table: name})
+	st, err := dynamodb.Open(e.Ctx, dynamodb.Config{Client: c, Table: name})
 	if err != nil {
 		return 0, err
 	}
@@ -207,8 +209,8 @@ func weirUsage(e *env, entities, asks int, extra int64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	e.defers(lim.Close)
-	if err := admin.New(lim).Limits.Set(e.ctx, drained.scope, weir.PerMinute("rpm", 1_000_000)); err != nil {
+	e.Defer(lim.Close)
+	if err := admin.New(lim).Limits.Set(e.Ctx, drained.scope, weir.PerMinute("rpm", 1_000_000)); err != nil {
 		return 0, err
 	}
 	began := time.Now()
@@ -224,13 +226,13 @@ func weirUsage(e *env, entities, asks int, extra int64) (int, error) {
 }
 
 // spend has entities debit a token in turns, and adjust it by extra.
-func spend(e *env, lim *weir.Limiter, entities, asks int, extra int64) error {
+func spend(e *harness.Env, lim *weir.Limiter, entities, asks int, extra int64) error {
 	for i := range asks {
-		lease, err := lim.Acquire(e.ctx, weir.Request{
+		lease, err := lim.Acquire(e.Ctx, weir.Request{
 			Entity: fmt.Sprint("user-", i%entities), Resource: "api", Tokens: weir.Tokens{"rpm": 1},
 		})
 		if err == nil {
-			err = errors.Join(lease.Adjust(e.ctx, weir.Tokens{"rpm": extra}), lease.Commit(e.ctx))
+			err = errors.Join(lease.Adjust(e.Ctx, weir.Tokens{"rpm": extra}), lease.Commit(e.Ctx))
 		}
 		if err != nil {
 			return err
@@ -241,13 +243,13 @@ func spend(e *env, lim *weir.Limiter, entities, asks int, extra int64) error {
 
 // settled returns the usage that entities have when it stops changing. Usage is booked eventually: waiting also reveals
 // if too much is booked. A quick run ends once all that was spent is booked.
-func settled(e *env, lim *weir.Limiter, entities int, began time.Time, spent int) (booked int, err error) {
+func settled(e *harness.Env, lim *weir.Limiter, entities int, began time.Time, spent int) (booked int, err error) {
 	// Real time: another goroutine reads the engine's stream.
 	for last := time.Now(); time.Since(last) < time.Second &&
 		time.Since(began) < time.Minute; time.Sleep(20 * time.Millisecond) {
 		n := 0
 		for i := range entities {
-			sum, err := admin.New(lim).Usage.Sum(e.ctx, admin.UsageQuery{
+			sum, err := admin.New(lim).Usage.Sum(e.Ctx, admin.UsageQuery{
 				Entity: fmt.Sprint("user-", i), Window: admin.Hourly, From: began,
 			})
 			if err != nil {
@@ -260,7 +262,7 @@ func settled(e *env, lim *weir.Limiter, entities int, began time.Time, spent int
 		if n != booked {
 			booked, last = n, time.Now()
 		}
-		if e.quick && n == spent {
+		if e.Quick && n == spent {
 			break
 		}
 	}
@@ -268,12 +270,12 @@ func settled(e *env, lim *weir.Limiter, entities int, began time.Time, spent int
 }
 
 // book reads the table's stream, as weir aggregate does, until it is stopped.
-func book(e *env, c *sdk.Client, st *dynamodb.Store, name string) (stop func(), err error) {
+func book(e *harness.Env, c *sdk.Client, st *dynamodb.Store, name string) (stop func(), err error) {
 	url, err := dynamotest.Endpoint()
 	if err != nil {
 		return nil, err
 	}
-	made, err := c.DescribeTable(e.ctx, &sdk.DescribeTableInput{TableName: &name})
+	made, err := c.DescribeTable(e.Ctx, &sdk.DescribeTableInput{TableName: &name})
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +285,7 @@ func book(e *env, c *sdk.Client, st *dynamodb.Store, name string) (stop func(), 
 			BaseEndpoint: &url, Region: "us-east-1", Credentials: c.Options().Credentials,
 		}),
 	}
-	ctx, cancel := context.WithCancel(e.ctx)
+	ctx, cancel := context.WithCancel(e.Ctx)
 	done := make(chan struct{})
 	go func() {
 		_ = r.Run(ctx) // anything that it fails to book is missing from the sums

@@ -1,19 +1,14 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/sethvargo/go-limiter/memorystore"
-	"github.com/throttled/throttled/v2"
-	"github.com/throttled/throttled/v2/store/memstore"
-	"go.uber.org/ratelimit"
-	"golang.org/x/time/rate"
-
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/bench/internal/harness"
+	"github.com/weirlimits/weir/bench/internal/inprocess"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -27,7 +22,7 @@ const (
 type timeSubject struct {
 	name  string
 	burst int
-	open  func(e *env) (asker, error)
+	open  func(e *harness.Env) (asker, error)
 }
 
 // span bounds the time of an admission: from the request to the answer.
@@ -42,20 +37,20 @@ func timeSubjects() []timeSubject {
 
 func timesOfWeir() []timeSubject {
 	return []timeSubject{
-		{"weir in memory", timeBurst, func(e *env) (asker, error) {
+		{"weir in memory", timeBurst, func(e *harness.Env) (asker, error) {
 			lim, err := weir.New(weir.Config{Store: memory.New(nil)})
 			if err != nil {
 				return nil, err
 			}
-			e.defers(lim.Close)
-			return one(lim), admin.New(lim).Limits.Set(e.ctx, drained.scope, timeQuota.limit())
+			e.Defer(lim.Close)
+			return one(lim), admin.New(lim).Limits.Set(e.Ctx, drained.scope, timeQuota.limit())
 		}},
-		{"weir on DynamoDB", timeBurst, func(e *env) (asker, error) {
+		{"weir on DynamoDB", timeBurst, func(e *harness.Env) (asker, error) {
 			lim, err := single(e)
 			if err != nil {
 				return nil, err
 			}
-			return one(lim), admin.New(lim).Limits.Set(e.ctx, drained.scope, timeQuota.limit())
+			return one(lim), admin.New(lim).Limits.Set(e.Ctx, drained.scope, timeQuota.limit())
 		}},
 	}
 }
@@ -63,44 +58,22 @@ func timesOfWeir() []timeSubject {
 // timesInMemory are the peers without a store.
 func timesInMemory() []timeSubject {
 	return []timeSubject{
-		{"x/time/rate", timeBurst, func(*env) (asker, error) {
-			lim := rate.NewLimiter(timeRate, timeBurst)
-			return func(context.Context, string) (bool, error) { return lim.Allow(), nil }, nil
+		{"x/time/rate", timeBurst, func(*harness.Env) (asker, error) {
+			return inprocess.XTime(1, timeRate, timeBurst), nil
 		}},
-		{"uber/ratelimit", timeBurst, func(*env) (asker, error) { // waits instead of refusing, with a slack of 10
-			lim := ratelimit.New(timeRate)
-			return func(context.Context, string) (bool, error) { lim.Take(); return true, nil }, nil
+		{"uber/ratelimit", timeBurst, func(*harness.Env) (asker, error) { // waits, with a slack of 10
+			return inprocess.Uber(1, timeRate), nil
 		}},
-		{"go-limiter", 0, func(e *env) (asker, error) {
-			st, err := memorystore.New(&memorystore.Config{Tokens: timeRate, Interval: time.Second})
-			if err != nil {
-				return nil, err
-			}
-			e.defers(func() error { return st.Close(context.WithoutCancel(e.ctx)) })
-			return func(ctx context.Context, id string) (bool, error) {
-				_, _, _, ok, err := st.Take(ctx, id)
-				return ok, err
-			}, nil
-		}},
-		{"throttled in memory", timeBurst, func(*env) (asker, error) {
-			st, err := memstore.NewCtx(10)
-			if err != nil {
-				return nil, err
-			}
-			lim, err := throttled.NewGCRARateLimiterCtx(st, throttled.RateQuota{
-				MaxRate: throttled.PerSec(timeRate), MaxBurst: timeBurst - 1,
-			})
-			return func(ctx context.Context, id string) (bool, error) {
-				limited, _, err := lim.RateLimitCtx(ctx, id, 1)
-				return err == nil && !limited, err
-			}, err
+		{"go-limiter", 0, func(e *harness.Env) (asker, error) { return inprocess.GoLimiter(e, timeRate) }},
+		{"throttled in memory", timeBurst, func(*harness.Env) (asker, error) {
+			return inprocess.Throttled(10, timeRate, timeBurst-1)
 		}},
 	}
 }
 
 func timesOnRedis() (subjects []timeSubject) {
 	for _, c := range onRedis {
-		subjects = append(subjects, timeSubject{c.name, timeBurst, func(e *env) (asker, error) {
+		subjects = append(subjects, timeSubject{c.name, timeBurst, func(e *harness.Env) (asker, error) {
 			addr, err := startRedis(e)
 			if err != nil {
 				return nil, err
@@ -108,7 +81,7 @@ func timesOnRedis() (subjects []timeSubject) {
 			return c.open(e, addr, timeQuota)
 		}})
 	}
-	return append(subjects, timeSubject{"envoyproxy/ratelimit", 0, func(e *env) (asker, error) {
+	return append(subjects, timeSubject{"envoyproxy/ratelimit", 0, func(e *harness.Env) (asker, error) {
 		addr, err := startRedis(e)
 		if err != nil {
 			return nil, err
@@ -122,14 +95,14 @@ func timesOnRedis() (subjects []timeSubject) {
 }
 
 // hammer sends requests continuously for the given time.
-func hammer(e *env, ask asker, length time.Duration) (at []span, err error) {
+func hammer(e *harness.Env, ask asker, length time.Duration) (at []span, err error) {
 	began := time.Now()
 	for {
 		before := time.Since(began)
 		if before >= length {
 			return at, nil
 		}
-		ok, err := ask(e.ctx, "alice")
+		ok, err := ask(e.Ctx, "alice")
 		if err != nil {
 			return at, err
 		}
@@ -156,7 +129,7 @@ func most(at []span) (n int) {
 }
 
 // hammerZae does the same in zae-limiter's process.
-func hammerZae(e *env, idle, length time.Duration, drain int) (at []span, err error) {
+func hammerZae(e *harness.Env, idle, length time.Duration, drain int) (at []span, err error) {
 	var a struct{ At [][2]float64 }
 	err = askZae(e, &a, "hammer", map[string]any{
 		"rate": timeRate, "burst": timeBurst, "idle": idle.Seconds(), "seconds": length.Seconds(), "drain": drain,
@@ -169,25 +142,25 @@ func hammerZae(e *env, idle, length time.Duration, drain int) (at []span, err er
 
 // timeProbe drains each subject, leaves it idle, then hammers it.
 func timeProbe(
-	p probe, drain int, idle, length func(e *env) time.Duration, start time.Duration,
+	p probe, drain int, idle, length func(e *harness.Env) time.Duration, start time.Duration,
 	judge func(burst int, at []span) finding,
 ) probe {
 	for _, s := range timeSubjects() {
-		p.subjects = append(p.subjects, subject{s.name, func(e *env) (finding, error) {
+		p.subjects = append(p.subjects, subject{s.name, func(e *harness.Env) (finding, error) {
 			ask, err := s.open(e)
 			if err != nil {
 				return finding{}, err
 			}
-			if !e.quick {
+			if !e.Quick {
 				until(start)
 			}
-			try(e.ctx, ask, "alice", drain)
+			try(e.Ctx, ask, "alice", drain)
 			time.Sleep(idle(e)) // real time: as above
 			at, err := hammer(e, ask, length(e))
 			return judge(s.burst, at), err
 		}})
 	}
-	p.subjects = append(p.subjects, subject{"zae-limiter", func(e *env) (finding, error) {
+	p.subjects = append(p.subjects, subject{"zae-limiter", func(e *harness.Env) (finding, error) {
 		at, err := hammerZae(e, idle(e), length(e), drain)
 		return judge(timeBurst, at), err
 	}})
@@ -233,9 +206,9 @@ func idleProbe() probe {
 }
 
 // short returns d, or in a test a fiftieth of it.
-func short(d time.Duration) func(*env) time.Duration {
-	return func(e *env) time.Duration {
-		if e.quick {
+func short(d time.Duration) func(*harness.Env) time.Duration {
+	return func(e *harness.Env) time.Duration {
+		if e.Quick {
 			return d / 50
 		}
 		return d

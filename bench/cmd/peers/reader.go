@@ -6,7 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weirlimits/weir/bench/internal/measure"
+	"github.com/weirlimits/weir/bench/internal/engine"
+	"github.com/weirlimits/weir/bench/internal/harness"
 	"github.com/weirlimits/weir/bench/internal/readwrite"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
@@ -17,8 +18,8 @@ type reader struct {
 	calls *atomic.Int64
 }
 
-func newReader(e *env, check bool, tokens int64, every time.Duration) (*reader, error) {
-	name, err := table(e, dynamodb.CreateConfig{})
+func newReader(e *harness.Env, check bool, tokens int64, every time.Duration) (*reader, error) {
+	name, err := engine.Create(e, dynamodb.CreateConfig{})
 	if err != nil {
 		return nil, err
 	}
@@ -29,31 +30,32 @@ func newReader(e *env, check bool, tokens int64, every time.Duration) (*reader, 
 }
 
 // readerShape checks its writes, as any limiter that reads first must. An operation whose check fails counts as failed.
-func readerShape(s shape) func(*env) (drive, error) {
-	return func(e *env) (drive, error) {
+func readerShape(s shape) func(*harness.Env) (harness.Drive, error) {
+	return func(e *harness.Env) (harness.Drive, error) {
 		b, err := newReader(e, true, 1_000_000, 60*time.Microsecond)
 		if err != nil {
 			return nil, err
 		}
-		return func(round int, length time.Duration) (sample, error) {
+		return func(round int, length time.Duration) (harness.Sample, error) {
 			ids := make([]string, s.Entities)
 			for i := range ids {
 				ids[i] = fmt.Sprintf("r%d-%d", round, i)
 				for range 2 {
-					if _, err := b.Allow(e.ctx, ids[i]); err != nil {
-						return sample{}, err
+					if _, err := b.Allow(e.Ctx, ids[i]); err != nil {
+						return harness.Sample{}, err
 					}
 				}
 			}
 			at := 0 // of the single worker
-			return timed(e, s.Workers, meter{measure.CPU, b.calls}, func(ctx context.Context, worker int) error {
+			m := harness.Meter{CPU: harness.CPU, Calls: b.calls}
+			return m.Timed(e, s.Workers, length, func(ctx context.Context, worker int) error {
 				if s.Workers == 1 {
 					at++
 					worker = at
 				}
 				_, err := b.Allow(ctx, ids[worker%len(ids)])
 				return err
-			})(length), nil
+			}), nil
 		}, nil
 	}
 }

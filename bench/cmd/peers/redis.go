@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"time"
@@ -14,15 +13,14 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
-	"github.com/weirlimits/weir/bench/internal/measure"
+	"github.com/weirlimits/weir/bench/internal/harness"
+	"github.com/weirlimits/weir/bench/internal/inprocess"
 	"github.com/weirlimits/weir/internal/testkit/redistest"
 	"github.com/weirlimits/weir/store/redis"
 )
 
-var errNoRedis = errors.New("no redis-server is installed")
-
 // startRedis starts a server that ends with the row, and returns its address.
-func startRedis(e *env) (string, error) {
+func startRedis(e *harness.Env) (string, error) {
 	for _, name := range []string{os.Getenv("WEIR_TEST_REDIS_SERVER"), "redis-server", "valkey-server"} {
 		path, err := exec.LookPath(name)
 		if name == "" || err != nil {
@@ -32,14 +30,14 @@ func startRedis(e *env) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		e.defers(func() error { s.Stop(); return nil })
+		e.Defer(func() error { s.Stop(); return nil })
 		return s.Addr, nil
 	}
-	return "", errNoRedis
+	return "", harness.ErrNoRedis
 }
 
 // asker requests one token for an entity.
-type asker func(ctx context.Context, entity string) (bool, error)
+type asker = inprocess.Ask
 
 // quota is an asker's limit: a burst, and one more token each time every has passed.
 type quota struct {
@@ -51,8 +49,8 @@ func (q quota) limit() weir.Limit {
 	return weir.Limit{Name: "rpm", Amount: 1, Period: q.every, Burst: int64(q.burst)}
 }
 
-func weirRedis(e *env, addr string, q quota) (asker, error) {
-	st, err := redis.Open(e.ctx, redis.Config{Address: "redis://" + addr})
+func weirRedis(e *harness.Env, addr string, q quota) (asker, error) {
+	st, err := redis.Open(e.Ctx, redis.Config{Address: "redis://" + addr})
 	if err != nil {
 		return nil, err
 	}
@@ -60,18 +58,18 @@ func weirRedis(e *env, addr string, q quota) (asker, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.defers(lim.Close)
+	e.Defer(lim.Close)
 	return func(ctx context.Context, id string) (bool, error) { return lim.Allow(ctx, id, "api") },
-		admin.New(lim).Limits.Set(e.ctx, admin.Scope{Resource: "api"}, q.limit())
+		admin.New(lim).Limits.Set(e.Ctx, admin.Scope{Resource: "api"}, q.limit())
 }
 
-func redisClient(e *env, addr string) *goredis.Client {
+func redisClient(e *harness.Env, addr string) *goredis.Client {
 	c := goredis.NewClient(&goredis.Options{Addr: addr, PoolSize: 32})
-	e.defers(c.Close)
+	e.Defer(c.Close)
 	return c
 }
 
-func redisRate(e *env, addr string, q quota) (asker, error) {
+func redisRate(e *harness.Env, addr string, q quota) (asker, error) {
 	lim := redis_rate.NewLimiter(redisClient(e, addr))
 	limit := redis_rate.Limit{Rate: 1, Period: q.every, Burst: q.burst}
 	return func(ctx context.Context, id string) (bool, error) {
@@ -80,7 +78,7 @@ func redisRate(e *env, addr string, q quota) (asker, error) {
 	}, nil
 }
 
-func throttledRedis(e *env, addr string, q quota) (asker, error) {
+func throttledRedis(e *harness.Env, addr string, q quota) (asker, error) {
 	st, err := goredisstore.NewCtx(redisClient(e, addr), "throttled:")
 	if err != nil {
 		return nil, err
@@ -100,10 +98,10 @@ func throttledRedis(e *env, addr string, q quota) (asker, error) {
 // onRedis are the limiters that decide on a Redis, each in one process.
 var onRedis = []struct {
 	name string
-	open func(*env, string, quota) (asker, error)
+	open func(*harness.Env, string, quota) (asker, error)
 }{{"weir on Redis", weirRedis}, {"redis_rate", redisRate}, {"throttled on Redis", throttledRedis}}
 
-func redisRows() (rows []row) {
+func redisRows() (rows []harness.Row) {
 	for _, s := range []struct {
 		name          string
 		keys, workers int
@@ -112,9 +110,9 @@ func redisRows() (rows []row) {
 		{"64 callers, 1 key", 1, 64},
 		{"64 callers, 10,000 keys", 10_000, 64},
 	} {
-		r := row{part: partRedis, name: s.name}
+		r := harness.Row{Part: partRedis, Name: s.name}
 		for _, c := range onRedis {
-			r.contenders = append(r.contenders, contender{c.name, func(e *env) (drive, error) {
+			r.Add(c.name, func(e *harness.Env) (harness.Drive, error) {
 				addr, err := startRedis(e)
 				if err != nil {
 					return nil, err
@@ -123,16 +121,18 @@ func redisRows() (rows []row) {
 				if err != nil {
 					return nil, err
 				}
-				ks := newKeys(min(s.keys, e.few(s.keys, 100)))
+				ks := harness.Uniform(min(s.keys, e.Few(s.keys, 100)))
 				if err := touch(e, ks, ask); err != nil {
 					return nil, err
 				}
-				work := timed(e, s.workers, meter{cpu: measure.CPU}, func(ctx context.Context, w int) error {
-					_, err := ask(ctx, ks.id(w))
+				one := func(ctx context.Context, w int) error {
+					_, err := ask(ctx, ks.ID(w))
 					return err
-				})
-				return func(_ int, length time.Duration) (sample, error) { return work(length / 2), nil }, nil
-			}})
+				}
+				return func(_ int, length time.Duration) (harness.Sample, error) {
+					return harness.Meter{CPU: harness.CPU}.Timed(e, s.workers, length/2, one), nil
+				}, nil
+			})
 		}
 		rows = append(rows, r)
 	}
@@ -140,11 +140,6 @@ func redisRows() (rows []row) {
 }
 
 // touch makes one request for every key.
-func touch(e *env, ks *keys, ask asker) error {
-	for _, id := range ks.ids {
-		if _, err := ask(e.ctx, id); err != nil {
-			return err
-		}
-	}
-	return nil
+func touch(e *harness.Env, ks *harness.Keys, ask asker) error {
+	return ks.Touch(func(id string) error { _, err := ask(e.Ctx, id); return err })
 }

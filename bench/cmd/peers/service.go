@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/weirlimits/weir/bench/internal/measure"
+	"github.com/weirlimits/weir/bench/internal/harness"
 	"github.com/weirlimits/weir/internal/testkit/porttest"
 )
 
@@ -57,26 +57,26 @@ func (s *service) ask(ctx context.Context, id string) (bool, error) {
 	return s.allowed(ctx, 0, [2]string{"user", id})
 }
 
-func dial(e *env, addr string, pid int) (*service, error) {
+func dial(e *harness.Env, addr string, pid int) (*service, error) {
 	s := &service{pid: pid}
 	for range 4 {
 		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			return nil, err
 		}
-		e.defers(conn.Close)
+		e.Defer(conn.Close)
 		s.clients = append(s.clients, rlsv3.NewRateLimitServiceClient(conn))
 	}
 	return s, nil
 }
 
 // run starts a process that ends with the row.
-func run(e *env, cmd *exec.Cmd) error {
+func run(e *harness.Env, cmd *exec.Cmd) error {
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	e.defers(func() error {
+	e.Defer(func() error {
 		_ = cmd.Process.Signal(os.Interrupt)
 		_ = cmd.Wait()
 		return nil
@@ -84,12 +84,12 @@ func run(e *env, cmd *exec.Cmd) error {
 	return nil
 }
 
-func weirService(e *env, store string, limits ...rules) (*service, error) {
+func weirService(e *harness.Env, store string, limits ...rules) (*service, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(e.ctx, self, "serve", "--store", store, "--output", "json",
+	cmd := exec.CommandContext(e.Ctx, self, "serve", "--store", store, "--output", "json",
 		"--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--decide-within", "1s", "--log-level", "error")
 	cmd.Env = append(os.Environ(), asWeir+"=1")
 	out, err := cmd.StdoutPipe()
@@ -109,7 +109,7 @@ func weirService(e *env, store string, limits ...rules) (*service, error) {
 		if l.value != "" {
 			to += "&entity=" + l.value
 		}
-		req, err := http.NewRequestWithContext(e.ctx, http.MethodPut, to, strings.NewReader(body))
+		req, err := http.NewRequestWithContext(e.Ctx, http.MethodPut, to, strings.NewReader(body))
 		if err != nil {
 			return nil, err
 		}
@@ -132,15 +132,15 @@ func weirService(e *env, store string, limits ...rules) (*service, error) {
 
 // envoyService starts envoyproxy/ratelimit on a Redis with its defaults, but without statistics, which it would write
 // to its log. more is added to its environment.
-func envoyService(e *env, redis string, more []string, limits ...rules) (*service, error) {
-	if e.peers.envoy == "" {
-		return nil, fmt.Errorf("envoyproxy/ratelimit: %w: make bench-peers builds it", errAbsent)
+func envoyService(e *harness.Env, redis string, more []string, limits ...rules) (*service, error) {
+	if e.Peers.Envoy == "" {
+		return nil, fmt.Errorf("envoyproxy/ratelimit: %w: make bench-peers builds it", harness.ErrAbsent)
 	}
 	dir, err := os.MkdirTemp("", "peers-")
 	if err != nil {
 		return nil, err
 	}
-	e.defers(func() error { return os.RemoveAll(dir) })
+	e.Defer(func() error { return os.RemoveAll(dir) })
 	var text strings.Builder
 	text.WriteString("domain: bench\ndescriptors:\n")
 	for _, l := range limits {
@@ -160,7 +160,7 @@ func envoyService(e *env, redis string, more []string, limits ...rules) (*servic
 			return nil, err
 		}
 	}
-	cmd := exec.CommandContext(e.ctx, e.peers.envoy)
+	cmd := exec.CommandContext(e.Ctx, e.Peers.Envoy)
 	cmd.Env = append([]string{
 		"RUNTIME_ROOT=" + dir, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_WATCH_ROOT=false", "USE_STATSD=false",
 		"DISABLE_STATS=true", "LOG_LEVEL=error",
@@ -176,7 +176,7 @@ func envoyService(e *env, redis string, more []string, limits ...rules) (*servic
 		return nil, err
 	}
 	for range 500 {
-		if _, err = s.ask(e.ctx, "warm"); err == nil {
+		if _, err = s.ask(e.Ctx, "warm"); err == nil {
 			return s, nil
 		}
 		time.Sleep(20 * time.Millisecond) // real time: a process starts
@@ -185,37 +185,42 @@ func envoyService(e *env, redis string, more []string, limits ...rules) (*servic
 }
 
 // serviceRows measure the processor time of the service, without its client and Redis.
-func serviceRows() (rows []row) {
+func serviceRows() (rows []harness.Row) {
 	const callers = 64
 	most := rules{"user", 4_000_000_000, "day", ""}
 	for _, n := range []int{1, 10_000} {
-		r := row{part: partService, name: fmt.Sprintf("ShouldRateLimit, %d callers on 4 connections, 1 user", callers)}
+		users := "1 user"
 		if n > 1 {
-			r.name = fmt.Sprintf("ShouldRateLimit, %d callers on 4 connections, 10,000 users", callers)
+			users = "10,000 users"
 		}
-		add := func(name string, start func(e *env) (*service, error)) {
-			r.contenders = append(r.contenders, contender{name, func(e *env) (drive, error) {
+		r := harness.Row{
+			Part: partService, Name: fmt.Sprintf("ShouldRateLimit, %d callers on 4 connections, %s", callers, users),
+		}
+		add := func(name string, start func(e *harness.Env) (*service, error)) {
+			r.Add(name, func(e *harness.Env) (harness.Drive, error) {
 				s, err := start(e)
 				if err != nil {
 					return nil, err
 				}
-				ks := newKeys(min(n, e.few(n, 100)))
+				ks := harness.Uniform(min(n, e.Few(n, 100)))
 				if err := touch(e, ks, s.ask); err != nil {
 					return nil, err
 				}
-				cpu := func() time.Duration { return measure.CPUOf(s.pid) }
-				work := timed(e, callers, meter{cpu: cpu}, func(ctx context.Context, w int) error {
-					ok, err := s.allowed(ctx, w, [2]string{"user", ks.id(w)})
+				cpu := func() time.Duration { return harness.CPUOf(s.pid) }
+				one := func(ctx context.Context, w int) error {
+					ok, err := s.allowed(ctx, w, [2]string{"user", ks.ID(w)})
 					if err == nil && !ok {
 						err = errors.New("refused")
 					}
 					return err
-				})
-				return func(_ int, length time.Duration) (sample, error) { return work(length), nil }, nil
-			}})
+				}
+				return func(_ int, length time.Duration) (harness.Sample, error) {
+					return harness.Meter{CPU: cpu}.Timed(e, callers, length, one), nil
+				}, nil
+			})
 		}
-		redis := func(start func(*env, string) (*service, error)) func(*env) (*service, error) {
-			return func(e *env) (*service, error) {
+		redis := func(start func(*harness.Env, string) (*service, error)) func(*harness.Env) (*service, error) {
+			return func(e *harness.Env) (*service, error) {
 				addr, err := startRedis(e)
 				if err != nil {
 					return nil, err
@@ -223,13 +228,13 @@ func serviceRows() (rows []row) {
 				return start(e, addr)
 			}
 		}
-		add("weir on Redis", redis(func(e *env, addr string) (*service, error) {
+		add("weir on Redis", redis(func(e *harness.Env, addr string) (*service, error) {
 			return weirService(e, "redis://"+addr, most)
 		}))
-		add("envoyproxy/ratelimit on Redis", redis(func(e *env, addr string) (*service, error) {
+		add("envoyproxy/ratelimit on Redis", redis(func(e *harness.Env, addr string) (*service, error) {
 			return envoyService(e, addr, nil, most)
 		}))
-		add("weir in memory", func(e *env) (*service, error) { return weirService(e, "memory:", most) })
+		add("weir in memory", func(e *harness.Env) (*service, error) { return weirService(e, "memory:", most) })
 		rows = append(rows, r)
 	}
 	return rows

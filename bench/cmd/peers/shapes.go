@@ -1,5 +1,9 @@
 package main
 
+import (
+	"github.com/weirlimits/weir/bench/internal/harness"
+)
+
 // A shape is a workload on a DynamoDB table, the same for weir and its peers. zae-limiter gets it as JSON.
 type shape struct {
 	Op       string `json:"op"` // acquire, adjust, reject or available
@@ -24,8 +28,8 @@ const (
 )
 
 // shapeRows are zae-limiter's own benchmarks, which its users know: its operations one by one, then its throughput.
-func shapeRows() []row {
-	rows := []row{}
+func shapeRows() []harness.Row {
+	rows := []harness.Row{}
 	for _, s := range []struct {
 		part, name string
 		shape      shape
@@ -44,14 +48,15 @@ func shapeRows() []row {
 		{partThroughput, "20 callers, 1 entity", shape{"acquire", 1, 1, 20, false}},
 		{partThroughput, "10 callers, one child each of one parent", shape{"acquire", 1, 10, 10, true}},
 	} {
-		r := row{part: s.part, name: s.name, contenders: []contender{{"weir", weirShape(s.shape)}}}
-		r.contenders = append(r.contenders, contender{"zae-limiter", zaeShape(s.shape, "threads")})
+		r := harness.Row{Part: s.part, Name: s.name}
+		r.Add("weir", weirShape(s.shape))
+		r.Add("zae-limiter", zaeShape(s.shape, "threads"))
 		if s.shape.Workers > 1 {
-			r.contenders[1].name = "zae-limiter, threads"
-			r.contenders = append(r.contenders, contender{"zae-limiter, asyncio", zaeShape(s.shape, "asyncio")})
+			r.Contenders[1].Name = "zae-limiter, threads"
+			r.Add("zae-limiter, asyncio", zaeShape(s.shape, "asyncio"))
 		}
 		if s.shape.Op == "acquire" && s.shape.Limits == 1 && !s.shape.Cascade {
-			r.contenders = append(r.contenders, contender{"read, then write", readerShape(s.shape)})
+			r.Add("read, then write", readerShape(s.shape))
 		}
 		rows = append(rows, r)
 	}

@@ -2,83 +2,46 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
-	"github.com/weirlimits/weir/bench/internal/measure"
-	"github.com/weirlimits/weir/bench/internal/requests"
-	"github.com/weirlimits/weir/internal/testkit/dynamotest"
+	"github.com/weirlimits/weir/bench/internal/engine"
+	"github.com/weirlimits/weir/bench/internal/harness"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-func credentials(context.Context) (aws.Credentials, error) {
-	return aws.Credentials{AccessKeyID: "bench", SecretAccessKey: "bench"}, nil
-}
-
-// client returns a client of the engine that all contenders use, tuned for weir's store, and the count of its requests.
+// client returns a client of the engine, tuned for weir's store, and the count of its requests.
 func client(change ...func(sdk.HTTPClient) sdk.HTTPClient) (*sdk.Client, *atomic.Int64, error) {
 	n := new(atomic.Int64)
-	c, err := connect(requests.Count(n), dynamodb.Tune, func(o *sdk.Options) {
+	c, err := engine.Connect(dynamodb.Tune, func(o *sdk.Options) {
 		for _, f := range change {
 			o.HTTPClient = f(o.HTTPClient)
 		}
-	})
+	}, engine.Counted(n))
 	return c, n, err
 }
 
-func connect(options ...func(*sdk.Options)) (*sdk.Client, error) {
-	url, err := dynamotest.Endpoint()
-	if err != nil {
-		return nil, err
-	}
-	return sdk.New(sdk.Options{
-		BaseEndpoint: &url, Region: "us-east-1",
-		Credentials: aws.NewCredentialsCache(aws.CredentialsProviderFunc(credentials)),
-	}, options...), nil
-}
-
-// table creates a table as weir does, and returns its name.
-func table(e *env, cfg dynamodb.CreateConfig) (string, error) {
-	c, _, err := client()
-	if err != nil {
-		return "", err
-	}
-	name := "peers-" + rand.Text()
-	_, err = dynamodb.Create(e.ctx, c, name, cfg)
-	return name, err
-}
-
 // open returns a limiter as if it were in its own process.
-func open(e *env, cfg dynamodb.Config) (*weir.Limiter, error) {
-	st, err := dynamodb.Open(e.ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
+func open(e *harness.Env, cfg dynamodb.Config) (*weir.Limiter, error) {
 	// A busy engine must be measured, not time out.
-	lim, err := weir.New(weir.Config{Store: st, StoreTimeout: 10 * time.Second})
-	if err == nil {
-		e.defers(lim.Close)
-	}
-	return lim, err
+	return engine.Open(e, cfg, weir.Config{StoreTimeout: 10 * time.Second})
 }
 
 // fleet returns limiters over one table, each with its own client, set up as users do.
-func fleet(e *env, n int) ([]*weir.Limiter, error) {
-	name, err := table(e, dynamodb.CreateConfig{})
+func fleet(e *harness.Env, n int) ([]*weir.Limiter, error) {
+	name, err := engine.Create(e, dynamodb.CreateConfig{})
 	if err != nil {
 		return nil, err
 	}
 	lims := make([]*weir.Limiter, n)
 	for i := range lims {
-		c, err := connect(dynamodb.Tune)
+		c, err := engine.Connect(dynamodb.Tune)
 		if err != nil {
 			return nil, err
 		}
@@ -90,7 +53,7 @@ func fleet(e *env, n int) ([]*weir.Limiter, error) {
 }
 
 // single returns one limiter.
-func single(e *env) (*weir.Limiter, error) {
+func single(e *harness.Env) (*weir.Limiter, error) {
 	lims, err := fleet(e, 1)
 	if err != nil {
 		return nil, err
@@ -98,31 +61,17 @@ func single(e *env) (*weir.Limiter, error) {
 	return lims[0], nil
 }
 
-// counting returns one limiter whose requests are counted. It is not for measuring time: weir does not use connections
-// that count what passes as it uses plain ones.
-func counting(e *env) (*weir.Limiter, *atomic.Int64, error) {
-	name, err := table(e, dynamodb.CreateConfig{})
-	if err != nil {
-		return nil, nil, err
-	}
-	c, calls, err := client()
-	if err != nil {
-		return nil, nil, err
-	}
-	lim, err := open(e, dynamodb.Config{Client: c, Table: name})
-	return lim, calls, err
-}
-
-// countFor is which part of a round's time requests are counted in, after the rest was measured.
-const countFor = 5
-
-func weirShape(s shape) func(*env) (drive, error) {
-	return func(e *env) (drive, error) {
-		lim, err := single(e)
+func weirShape(s shape) func(*harness.Env) (harness.Drive, error) {
+	return func(e *harness.Env) (harness.Drive, error) {
+		name, err := engine.Create(e, dynamodb.CreateConfig{})
 		if err != nil {
 			return nil, err
 		}
-		counted, calls, err := counting(e)
+		c, calls, err := client()
+		if err != nil {
+			return nil, err
+		}
+		lim, err := open(e, dynamodb.Config{Client: c, Table: name})
 		if err != nil {
 			return nil, err
 		}
@@ -135,35 +84,19 @@ func weirShape(s shape) func(*env) (drive, error) {
 		if s.Op == "reject" {
 			limits = []weir.Limit{weir.PerDay("rpm", 1)}
 		}
-		for _, l := range []*weir.Limiter{lim, counted} {
-			if err := admin.New(l).Limits.Set(e.ctx, admin.Scope{Resource: "api"}, limits...); err != nil {
-				return nil, err
-			}
-		}
-		return func(round int, length time.Duration) (sample, error) {
-			measured, err := weirRound(e, lim, s, req, round, meter{cpu: measure.CPU})
+		m := harness.Meter{CPU: harness.CPU, Calls: calls}
+		return func(round int, length time.Duration) (harness.Sample, error) {
+			one, err := weirRound(e, lim, s, req, round)
 			if err != nil {
-				return sample{}, err
+				return harness.Sample{}, err
 			}
-			result := measured(length)
-			count, err := weirRound(e, counted, s, req, round, meter{measure.CPU, calls})
-			if err != nil {
-				return sample{}, err
-			}
-			c := count(length / countFor)
-			if c.failed > 0 {
-				return sample{}, fmt.Errorf("%d of %d operations failed while requests were counted", c.failed, c.ops)
-			}
-			result.calls = c.calls
-			return result, nil
-		}, nil
+			return m.Timed(e, s.Workers, length, one), nil
+		}, admin.New(lim).Limits.Set(e.Ctx, admin.Scope{Resource: "api"}, limits...)
 	}
 }
 
 // weirRound prepares a round of a shape.
-func weirRound(
-	e *env, lim *weir.Limiter, s shape, req weir.Request, round int, m meter,
-) (func(time.Duration) sample, error) {
+func weirRound(e *harness.Env, lim *weir.Limiter, s shape, req weir.Request, round int) (harness.Op, error) {
 	ids, err := weirEntities(e, lim, s, round)
 	if err != nil {
 		return nil, err
@@ -171,34 +104,34 @@ func weirRound(
 	one := operation(lim, s.Op, req)
 	for _, id := range ids { // its bucket is created, then known
 		for range 2 {
-			if err := one(e.ctx, id); err != nil && s.Op != "reject" {
+			if err := one(e.Ctx, id); err != nil && s.Op != "reject" {
 				return nil, err
 			}
 		}
 	}
 	at := 0 // of the single worker
-	return timed(e, s.Workers, m, func(ctx context.Context, worker int) error {
-		if s.Workers > 1 {
-			return one(ctx, ids[worker%len(ids)])
+	return func(ctx context.Context, worker int) error {
+		if s.Workers == 1 {
+			at++
+			worker = at
 		}
-		at++
-		return one(ctx, ids[at%len(ids)])
-	}), nil
+		return one(ctx, ids[worker%len(ids)])
+	}, nil
 }
 
 // weirEntities returns the entities of a round. Every round has new ones, because a peer's buckets get slower with use.
-func weirEntities(e *env, lim *weir.Limiter, s shape, round int) ([]string, error) {
+func weirEntities(e *harness.Env, lim *weir.Limiter, s shape, round int) ([]string, error) {
 	ids := make([]string, s.Entities)
 	parent := fmt.Sprintf("r%d-parent", round)
 	if s.Cascade {
-		if err := admin.New(lim).Entities.Create(e.ctx, admin.Entity{ID: parent}); err != nil {
+		if err := admin.New(lim).Entities.Create(e.Ctx, admin.Entity{ID: parent}); err != nil {
 			return nil, err
 		}
 	}
 	for i := range ids {
 		ids[i] = fmt.Sprintf("r%d-%d", round, i)
 		if s.Cascade {
-			if err := admin.New(lim).Entities.Create(e.ctx, admin.Entity{
+			if err := admin.New(lim).Entities.Create(e.Ctx, admin.Entity{
 				ID: ids[i], Parent: parent, Cascade: true,
 			}); err != nil {
 				return nil, err

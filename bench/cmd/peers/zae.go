@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"time"
 
+	"github.com/weirlimits/weir/bench/internal/harness"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 )
 
@@ -21,15 +22,15 @@ type zae struct {
 	cmd *exec.Cmd
 }
 
-func startZae(e *env) (*zae, error) {
-	if e.peers.python == "" {
-		return nil, fmt.Errorf("zae-limiter: %w: make bench-peers installs it", errAbsent)
+func startZae(e *harness.Env) (*zae, error) {
+	if e.Peers.Python == "" {
+		return nil, fmt.Errorf("zae-limiter: %w: make bench-peers installs it", harness.ErrAbsent)
 	}
 	url, err := dynamotest.Endpoint()
 	if err != nil {
 		return nil, err
 	}
-	z := &zae{cmd: exec.CommandContext(e.ctx, e.peers.python, e.peers.script, url, "zae-"+rand.Text())}
+	z := &zae{cmd: exec.CommandContext(e.Ctx, e.Peers.Python, e.Peers.Script, url, "zae-"+rand.Text())}
 	z.cmd.Stderr = os.Stderr
 	if z.in, err = z.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -42,7 +43,7 @@ func startZae(e *env) (*zae, error) {
 	if err := z.cmd.Start(); err != nil {
 		return nil, err
 	}
-	e.defers(func() error { return errors.Join(z.in.Close(), z.cmd.Wait()) })
+	e.Defer(func() error { return errors.Join(z.in.Close(), z.cmd.Wait()) })
 	return z, z.answer(&struct{ Ready bool }{})
 }
 
@@ -71,13 +72,13 @@ func (z *zae) answer(to any) error {
 	return json.Unmarshal(line, to)
 }
 
-func zaeShape(s shape, api string) func(*env) (drive, error) {
-	return func(e *env) (drive, error) {
+func zaeShape(s shape, api string) func(*harness.Env) (harness.Drive, error) {
+	return func(e *harness.Env) (harness.Drive, error) {
 		z, err := startZae(e)
 		if err != nil {
 			return nil, err
 		}
-		return func(round int, length time.Duration) (sample, error) {
+		return func(round int, length time.Duration) (harness.Sample, error) {
 			var a struct {
 				Ops, Failed, Calls     int
 				Seconds, CPU, P50, P99 float64
@@ -86,9 +87,9 @@ func zaeShape(s shape, api string) func(*env) (drive, error) {
 				"shape": s, "seconds": length.Seconds(), "api": api, "run": fmt.Sprintf("r%d", round),
 			})
 			n := float64(max(a.Ops, 1))
-			return sample{
-				rate: float64(a.Ops) / a.Seconds, p50: a.P50 * 1e6, p99: a.P99 * 1e6,
-				cpu: a.CPU * 1e9 / n, calls: float64(a.Calls) / n, ops: a.Ops, failed: a.Failed,
+			return harness.Sample{
+				Rate: float64(a.Ops) / a.Seconds, P50: a.P50 * 1e6, P99: a.P99 * 1e6,
+				CPU: a.CPU * 1e9 / n, Calls: float64(a.Calls) / n, Ops: a.Ops, Failed: a.Failed,
 			}, err
 		}, nil
 	}

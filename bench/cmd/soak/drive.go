@@ -2,18 +2,22 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
-	"math/rand/v2"
-	"slices"
-	"strconv"
-	"sync"
+	"fmt"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
+	"github.com/weirlimits/weir/internal/lab/load"
+	"github.com/weirlimits/weir/internal/lab/traffic"
 )
+
+//go:embed gateway.yaml
+var gateway []byte
 
 const (
 	callers = 64
@@ -24,11 +28,17 @@ const (
 type driver struct {
 	conns    []*grpc.ClientConn
 	clients  []weirv1.LimiterClient
-	entities int
+	scenario *traffic.Scenario
+	runs     uint64 // so far: each has another seed
 }
 
 func dial(addr string, entities int) (*driver, error) {
-	d := &driver{entities: entities}
+	sc, err := traffic.Decode("gateway", gateway)
+	if err != nil {
+		return nil, err
+	}
+	sc.Entities[0].Count = entities
+	d := &driver{scenario: sc}
 	for range conns {
 		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
@@ -47,99 +57,68 @@ func (d *driver) close() (err error) {
 	return err
 }
 
-// latencies are the latencies of decisions, measured from when their requests were due.
-type latencies struct {
-	n, refused int
-	took       []time.Duration
-}
-
-func (l *latencies) quantile(q float64) time.Duration {
-	if len(l.took) == 0 {
-		return 0
+// run sends requests for a while: at a constant rate, whether answers come or not, or if the rate is 0, from each
+// caller as soon as it is answered. A failed request is an error.
+func (d *driver) run(ctx context.Context, rate float64, length time.Duration) (*load.Report, error) {
+	d.runs++
+	none := traffic.Span(0)
+	set := traffic.Settings{
+		Loop: traffic.Closed, Users: callers, Wait: &traffic.Range{}, For: traffic.Span(length), WarmUp: &none,
+		Seed: d.runs,
 	}
-	slices.Sort(l.took)
-	return l.took[int(q*float64(len(l.took)-1))]
-}
-
-// flat has every caller send its next request as soon as it is answered, and returns the decisions per second.
-func (d *driver) flat(ctx context.Context, length time.Duration) (float64, error) {
-	begun := time.Now()
-	l, err := d.crowd(ctx, func(int) (time.Time, bool) { return time.Now(), time.Since(begun) < length })
-	return float64(l.n) / time.Since(begun).Seconds(), err
-}
-
-// paced sends requests at a constant rate, whether answers come or not. They are spread evenly over the callers.
-func (d *driver) paced(ctx context.Context, rate float64, length time.Duration) (*latencies, error) {
-	begun := time.Now()
-	gap := time.Duration(float64(time.Second) / rate)
-	var next [callers]int
-	for i := range next {
-		next[i] = i
+	if rate > 0 {
+		set.Loop, set.Rate, set.Callers = traffic.Open, rate, callers
 	}
-	return d.crowd(ctx, func(caller int) (time.Time, bool) {
-		after := time.Duration(next[caller]) * gap
-		next[caller] += callers
-		if after >= length {
-			return time.Time{}, false
-		}
-		due := begun.Add(after)
-		time.Sleep(time.Until(due))
-		return due, true
-	})
+	p, err := traffic.NewPlan(d.scenario, set)
+	if err != nil {
+		return nil, err
+	}
+	t, err := load.Run(ctx, p, d, load.Options{})
+	if err != nil {
+		return nil, err
+	}
+	r := load.NewReport(p, t)
+	if r.Failed > 0 {
+		return r, fmt.Errorf("%d requests failed: %v", r.Failed, r.Errors)
+	}
+	return r, ctx.Err()
 }
 
-// crowd has the callers send requests when turn says so.
-func (d *driver) crowd(ctx context.Context, turn func(caller int) (due time.Time, ok bool)) (*latencies, error) {
-	var (
-		mu    sync.Mutex
-		wg    sync.WaitGroup
-		all   latencies
-		fault error
-	)
-	for caller := range callers {
-		wg.Go(func() {
-			mine, err := d.ask(ctx, caller, turn)
-			mu.Lock()
-			defer mu.Unlock()
-			all.n, all.refused = all.n+mine.n, all.refused+mine.refused
-			all.took = append(all.took, mine.took...)
-			fault = errors.Join(fault, err)
-		})
-	}
-	wg.Wait()
-	return &all, fault
+// client returns the client for an entity.
+func (d *driver) client(entity string) weirv1.LimiterClient {
+	return d.clients[int(entity[len(entity)-1])%conns]
 }
 
-func (d *driver) ask(ctx context.Context, caller int, turn func(int) (time.Time, bool)) (l latencies, _ error) {
-	rnd := rand.New(rand.NewPCG(uint64(caller), uint64(time.Now().UnixNano())))
-	zipf := rand.NewZipf(rnd, 1.2, 1, uint64(d.entities-1))
-	c := d.clients[caller%conns]
-	for {
-		due, ok := turn(caller)
-		if !ok {
-			return l, nil
-		}
-		out, err := c.Acquire(ctx, &weirv1.AcquireRequest{
-			Entity: "key-" + strconv.FormatUint(zipf.Uint64(), 10), Resource: "gpt-4",
-			Tokens: map[string]int64{"rps": 1, "tpm": 500},
-		})
-		if err != nil {
-			return l, err
-		}
-		l.n++
-		if l.n%8 == 0 { // a sample, because half an hour has millions
-			l.took = append(l.took, time.Since(due))
-		}
-		switch n := rnd.IntN(10); {
-		case !out.GetAllowed():
-			l.refused++
-		case n == 0:
-			_, err = c.Rollback(ctx, &weirv1.RollbackRequest{Lease: out.GetLease()})
-		case n <= 2:
-			_, err = c.Adjust(ctx, &weirv1.AdjustRequest{Lease: out.GetLease(), Tokens: map[string]int64{"tpm": -100}})
-		}
-		if err != nil {
-			return l, err
-		}
+// Acquire implements [load.Target].
+func (d *driver) Acquire(ctx context.Context, c *traffic.Call) (load.Held, error) {
+	to := d.client(c.Entity)
+	out, err := to.Acquire(ctx, &weirv1.AcquireRequest{Entity: c.Entity, Resource: c.Resource, Tokens: c.Tokens})
+	if err != nil || !out.GetAllowed() {
+		return nil, err
 	}
+	return held{to, out.GetLease(), c.Tokens}, nil
+}
+
+// Available implements [load.Target].
+func (*driver) Available(context.Context, *traffic.Call) error { return errors.ErrUnsupported }
+
+// held is a lease.
+type held struct {
+	client weirv1.LimiterClient
+	lease  string
+	tokens weir.Tokens
+}
+
+// Adjust implements [load.Held]. A request that turns out to have cost nothing is rolled back.
+func (h held) Adjust(ctx context.Context, tokens weir.Tokens) (err error) {
+	left := int64(0)
+	for name, n := range h.tokens {
+		left += n + tokens[name]
+	}
+	if left == 0 {
+		_, err = h.client.Rollback(ctx, &weirv1.RollbackRequest{Lease: h.lease})
+	} else {
+		_, err = h.client.Adjust(ctx, &weirv1.AdjustRequest{Lease: h.lease, Tokens: tokens})
+	}
+	return err
 }

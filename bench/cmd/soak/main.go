@@ -12,6 +12,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/weirlimits/weir/internal/lab/report"
 )
 
 func main() {
@@ -51,12 +53,12 @@ func soak(
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
 	if rate == 0 {
-		reached, err := d.flat(ctx, min(10*time.Second, length/10))
+		reached, err := d.run(ctx, 0, min(10*time.Second, length/10))
 		if err != nil {
 			return err
 		}
-		rate = reached / 2
-		fmt.Fprintf(w, "reaches %.0f decisions/s with %d callers: soaked at %.0f/s\n", reached, callers, rate)
+		rate = reached.Rate / 2
+		fmt.Fprintf(w, "reaches %.0f decisions/s with %d callers: soaked at %.0f/s\n", reached.Rate, callers, rate)
 	}
 	fmt.Fprintf(
 		w, "%8s %12s %9s %10s %8s %8s %10s\n", "time", "decisions/s", "refused", "goroutines", "RSS MB", "heap MB",
@@ -64,7 +66,7 @@ func soak(
 	)
 	var seen []sample
 	for i := range parts {
-		took, err := d.paced(ctx, rate, length/parts)
+		r, err := d.run(ctx, rate, length/parts)
 		if err != nil {
 			return err
 		}
@@ -72,10 +74,10 @@ func soak(
 		if err != nil {
 			return err
 		}
-		at.p99 = took.quantile(0.99)
+		at.p99 = time.Duration(r.Ops[0].Response.P99 * float64(time.Millisecond))
 		seen = append(seen, at)
 		fmt.Fprintf(w, "%8s %12.0f %8.1f%% %10.0f %8.1f %8.1f %10.2f\n", length/parts*time.Duration(i+1),
-			float64(took.n)/(length/parts).Seconds(), 100*float64(took.refused)/float64(took.n),
+			r.Rate, report.Part(r.Refused, r.Calls),
 			at.goroutines, at.resident/1e6, at.heap/1e6, at.p99.Seconds()*1e3)
 	}
 	return compare(seen[1], seen[parts-1])

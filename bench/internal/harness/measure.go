@@ -1,5 +1,4 @@
-// Package measure holds the measuring helpers of the benchmarks.
-package measure
+package harness
 
 import "slices"
 

@@ -1,6 +1,6 @@
 //go:build unix
 
-package measure
+package harness
 
 import (
 	"bytes"
