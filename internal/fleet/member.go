@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 )
@@ -330,6 +331,23 @@ func Decode(r Record, v any) error {
 		return fmt.Errorf("%s is not a fleet's record: %w", r.Name, err)
 	}
 	return nil
+}
+
+// Reports returns the reports of a fleet's members, by ID.
+func Reports[R any](ctx context.Context, in Registry) (map[string]*R, error) {
+	recs, err := in.List(ctx, ReportPrefix)
+	if err != nil {
+		return nil, err
+	}
+	reports := make(map[string]*R, len(recs))
+	for _, rec := range recs {
+		r := new(R)
+		if err := Decode(rec, r); err != nil {
+			return nil, err
+		}
+		reports[strings.TrimPrefix(rec.Name, ReportPrefix)] = r
+	}
+	return reports, nil
 }
 
 // DecodeGrants reads the record of grants into g, like [Decode]. It refuses grants of a newer format.

@@ -210,7 +210,7 @@ func printCells(ctx context.Context, a *kit.Run, r cells.Registry) error {
 		c := &v.Cells[i]
 		cv := cellView{
 			Cell: c.Name, State: stateOf(c), Share: cells.Fraction(c.Shares.Of(cells.Default)),
-			InForce: cells.Fraction(c.InForce()),
+			InForce:   cells.Fraction(c.InForce()),
 			Processes: len(c.Instances), Others: c.Others, Joined: kit.Instant(c.Joined),
 		}
 		for _, n := range c.Offered {

@@ -124,7 +124,7 @@ func (f *configFlags) start(ctx context.Context, s *serving) error {
 	}
 	s.atEnd(func() { _ = source.Close() }) // it was only read from
 	mirror := configflow.NewMirror(configflow.MirrorConfig{From: source, To: st, Log: s.log})
-	s.metrics.counts.Register(func(to *metrics.Scrape) { reportMirror(to, mirror.Status().Age) })
+	s.metrics.counts.Register(func(to *metrics.Scrape) { reportMirror(to, mirror.Age()) })
 	s.tasks = append(s.tasks, mirror.Run)
 	if f.Queue == "" {
 		return nil
@@ -145,7 +145,7 @@ func reportFlow(s *metrics.Scrape, st configflow.Status) {
 	s.Gauge("weir_config_from_file", "1 while limits come from a file because the store has not answered yet.",
 		metrics.Truth(st.FromFile))
 	s.Counter("weir_config_changes_total", "Changes by other processes that were noticed, by how.",
-		metrics.Value(st.Polled, "by", "poll"), metrics.Value(st.Told, "by", "store"))
+		metrics.Value(st.Polled, "by", "poll"), metrics.Value(st.Announced, "by", "store"))
 	s.Counter("weir_config_unreadable_total",
 		"Times that a record could not be used, so that the last known version stayed in force.",
 		metrics.Value(st.Unreadable))

@@ -40,55 +40,64 @@ type table struct {
 const minTimeout = time.Second
 
 // read reads the cell's record and makes the deciders of this process use it.
-func (o *localShares) read(ctx context.Context) error {
+func (o *localShares) read(ctx context.Context) error { return o.adopt(ctx, nil) }
+
+// adopt makes the deciders of this process use the cell's record, which it first replaces by want, if that is newer.
+func (o *localShares) adopt(ctx context.Context, want *sharesRecord) error {
 	o.reading.Lock()
 	defer o.reading.Unlock()
-	_, err := o.readLocked(ctx)
-	return err
-}
-
-// readLocked is read with reading locked. It returns the version of the record in the cell's store.
-func (o *localShares) readLocked(ctx context.Context) (version uint64, err error) {
 	for try := 1; ; try++ {
 		began := time.Now()
 		h, version, err := read[sharesRecord](ctx, o.cfg.Local, sharesKey)
 		o.logAccess(err)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if h.Birth != "" && h.Cell != o.cfg.Cell {
-			return version, fmt.Errorf(
-				"%s belongs to cell %q: a store can belong to only one cell", sharesKey, h.Cell,
-			)
+			return fmt.Errorf("%s belongs to cell %q: a store can belong to only one cell", sharesKey, h.Cell)
 		}
-		kept := h.Epoch > o.held.Epoch || h.Epoch == o.held.Epoch && h.Birth == o.held.Birth &&
-			h.Version == o.held.Version
-		if kept && h.Store != "" {
+		next := o.next(h, want)
+		if next == nil {
 			o.putInForce(h, began)
-			return version, nil
+			return nil
 		}
-		again := *h
-		if !kept {
-			// The store has lost its data. The newer of the two records is written, under an epoch that no bucket has
-			// seen.
-			o.cfg.Log.Warn(
-				"the cell's own store has lost its shares: they are written again", slog.String("cell", o.cfg.Cell),
-			)
-			if h.Version.Compare(o.held.Version) <= 0 {
-				again = o.held
-			}
-			again.Epoch = max(h.Epoch, o.held.Epoch) + 1
-		}
-		again.Cell, again.Store = o.cfg.Cell, cmp.Or(o.held.Store, h.Store, strings.ToLower(rand.Text()[:12]))
 		began = time.Now()
-		if err = o.cfg.Local.Commit(ctx, write(sharesKey, version, again)); err == nil {
-			o.putInForce(&again, began)
-			return version + 1, nil
+		if err = o.cfg.Local.Commit(ctx, write(sharesKey, version, next)); err == nil {
+			o.putInForce(next, began)
+			return nil
 		}
-		if !errors.Is(err, store.ErrConflict) || try == tries {
-			return version, err
+		if !errors.Is(err, store.ErrConflict) || try == tries { // otherwise another process of the cell was first
+			return err
 		}
 	}
+}
+
+// next returns the record that must replace h; nil if none.
+func (o *localShares) next(h, want *sharesRecord) *sharesRecord {
+	next := *h
+	lost := h.Epoch < o.held.Epoch ||
+		h.Epoch == o.held.Epoch && (h.Birth != o.held.Birth || h.Version != o.held.Version)
+	if lost {
+		o.cfg.Log.Warn(
+			"the cell's own store has lost its shares: they are written again", slog.String("cell", o.cfg.Cell),
+		)
+		if h.Version.Compare(o.held.Version) <= 0 {
+			next = o.held
+		}
+	}
+	replace := want != nil && (want.Birth != next.Birth || want.Version.Compare(next.Version) > 0 ||
+		want.Version == next.Version && want.Least != next.Least)
+	if replace {
+		next = *want
+	}
+	switch {
+	case lost || replace:
+		next.Epoch = max(h.Epoch, o.held.Epoch) + 1 // which no bucket has seen
+	case h.Store != "":
+		return nil
+	}
+	next.Cell, next.Store = o.cfg.Cell, cmp.Or(o.held.Store, h.Store, strings.ToLower(rand.Text()[:12]))
+	return &next
 }
 
 // logAccess logs when the cell's own store stops answering or answers again.
@@ -125,34 +134,6 @@ func (o *localShares) putInForce(h *sharesRecord, began time.Time) {
 	// Clocks may run at different speeds.
 	if o.cfg.Alone && h.Epoch > 0 || now.Sub(o.adopted) >= (o.cfg.Valid+o.cfg.Decide)*21/20 {
 		o.ack = h.Version
-	}
-}
-
-// adopt writes the granted shares to the cell's own store and puts them into effect.
-func (o *localShares) adopt(ctx context.Context, want *sharesRecord) error {
-	o.reading.Lock()
-	defer o.reading.Unlock()
-	for try := 1; ; try++ {
-		version, err := o.readLocked(ctx)
-		if err != nil {
-			return err
-		}
-		h := &o.held
-		if h.Birth == want.Birth && want.Version.Compare(h.Version) <= 0 &&
-			(h.Least == want.Least || want.Version != h.Version) {
-			return nil
-		}
-		want.Epoch, want.Store = h.Epoch+1, h.Store
-		began := time.Now()
-		err = o.cfg.Local.Commit(ctx, write(sharesKey, version, want))
-		if errors.Is(err, store.ErrConflict) && try < tries {
-			continue // another process of the cell was first
-		}
-		if err != nil {
-			return err
-		}
-		o.putInForce(want, began)
-		return nil
 	}
 }
 

@@ -47,7 +47,7 @@ type Flow struct {
 	started    bool      // the registry was polled, so knowledge no longer comes from a file
 	trouble    bool
 	polled     uint64 // changes found by polls
-	told       uint64 // commits that the store announced
+	announced  uint64 // commits that the store announced
 	unreadable uint64
 
 	soon  chan struct{} // requests an immediate poll
@@ -165,16 +165,16 @@ func (f *Flow) turn() []string {
 	return ids
 }
 
-// Told applies a commit that the store announced. It ignores a commit that is not newer than what is known. If commits
-// were missed in between, it requests a poll, which makes up for them.
-func (f *Flow) Told(ch store.Changes) {
+// Announced applies a commit that the store announced. It ignores a commit that is not newer than what is known. If
+// commits were missed in between, it requests a poll, which makes up for them.
+func (f *Flow) Announced(ch store.Changes) {
 	f.mu.Lock()
 	s := f.spaces[ch.Namespace]
 	if s != nil && ch.Epoch <= s.epoch {
 		f.mu.Unlock()
 		return
 	}
-	f.told++
+	f.announced++
 	missed := s != nil && ch.Epoch != s.epoch+1
 	if s != nil && !missed {
 		s.epoch, s.at = ch.Epoch, time.Now()
@@ -201,7 +201,7 @@ func wake(c chan struct{}) {
 func (f *Flow) watch(ctx context.Context, w store.Watcher) {
 	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
 		began := time.Now()
-		err := w.Watch(ctx, f.Wake, f.Told) // a poll finds changes from before it was ready
+		err := w.Watch(ctx, f.Wake, f.Announced) // a poll finds changes from before it was ready
 		if ctx.Err() != nil {
 			return
 		}
@@ -303,7 +303,7 @@ type Status struct {
 	Age        time.Duration // for how long a change may have gone unnoticed, in the namespace polled longest ago
 	FromFile   bool          // the store has not answered yet: the configuration comes from a file
 	Polled     uint64        // changes found by polling
-	Told       uint64        // commits that the store announced
+	Announced  uint64        // commits that the store announced
 	Unreadable uint64        // how often a record could not be used
 }
 
@@ -311,7 +311,7 @@ type Status struct {
 func (f *Flow) Status() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := Status{Polled: f.polled, Told: f.told, Unreadable: f.unreadable}
+	s := Status{Polled: f.polled, Announced: f.announced, Unreadable: f.unreadable}
 	since := time.Now()
 	for _, sp := range f.spaces {
 		if sp.at.Before(since) {

@@ -40,7 +40,7 @@ func TestPoll(t *testing.T) {
 		a.set("", 11)
 		time.Sleep(1100 * time.Millisecond) // changes that affect every entity are not spread
 		b.want("bob", 11, "after a poll")
-		if s := b.flow.Status(); s.Polled != polled+2 || s.Told != 0 || s.FromFile || s.Age > 1100*time.Millisecond {
+		if s := b.flow.Status(); s.Polled != polled+2 || s.Announced != 0 || s.FromFile || s.Age > 1100*time.Millisecond {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -80,7 +80,7 @@ func TestPollRegistry(t *testing.T) {
 }
 
 // Exactly the records that the store announces are reread, at once; duplicate and late announcements change nothing.
-func TestTold(t *testing.T) {
+func TestAnnounced(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
 		r := newRemote(t)
@@ -98,7 +98,7 @@ func TestTold(t *testing.T) {
 
 		a.set("alice", 20)
 		news := store.Changes{Namespace: "default", Epoch: 4, Keys: []store.Key{aliceLimits}}
-		b.flow.Told(news)
+		b.flow.Announced(news)
 		b.want("alice", 20, "told")
 		b.want("bob", 10, "told")
 		for _, k := range r.asked() {
@@ -107,8 +107,8 @@ func TestTold(t *testing.T) {
 			}
 		}
 		for range 3 { // duplicated, and late
-			b.flow.Told(news)
-			b.flow.Told(store.Changes{Namespace: "default", Epoch: 2, Keys: []store.Key{aliceLimits}})
+			b.flow.Announced(news)
+			b.flow.Announced(store.Changes{Namespace: "default", Epoch: 2, Keys: []store.Key{aliceLimits}})
 		}
 		b.want("alice", 20, "told again")
 		time.Sleep(period) // the poll finds the change that was announced
@@ -116,7 +116,7 @@ func TestTold(t *testing.T) {
 		if keys := r.asked(); len(keys) > 0 {
 			t.Errorf("read again: %v", keys)
 		}
-		if s := b.flow.Status(); s.Told != before.Told+1 || s.Polled != before.Polled {
+		if s := b.flow.Status(); s.Announced != before.Announced+1 || s.Polled != before.Polled {
 			t.Errorf("%+v, before: %+v", s, before)
 		}
 	})
@@ -139,12 +139,12 @@ func TestLostAndReordered(t *testing.T) {
 
 		a.set("alice", 20) // epoch 3
 		a.set("", 30)      // epoch 4
-		b.flow.Told(store.Changes{Namespace: "default", Epoch: 4, Keys: []store.Key{system}})
+		b.flow.Announced(store.Changes{Namespace: "default", Epoch: 4, Keys: []store.Key{system}})
 		b.want("bob", 30, "told")
 		synctest.Wait()                     // the poll that this triggers
 		time.Sleep(1100 * time.Millisecond) // and its spread, but not the next poll's
 		b.want("alice", 20, "lost, and found")
-		b.flow.Told(store.Changes{Namespace: "default", Epoch: 3, Keys: []store.Key{aliceLimits}})
+		b.flow.Announced(store.Changes{Namespace: "default", Epoch: 3, Keys: []store.Key{aliceLimits}})
 		b.want("alice", 20, "late news")
 		b.want("bob", 30, "late news")
 	})
@@ -200,7 +200,7 @@ func TestStoreAway(t *testing.T) {
 		b.want("alice", 10, "first")
 		time.Sleep(period)
 		r.down.Store(true)
-		b.flow.Told(store.Changes{Namespace: "default", Epoch: 99, Keys: []store.Key{{Namespace: "default", Kind: store.KindSystem}}})
+		b.flow.Announced(store.Changes{Namespace: "default", Epoch: 99, Keys: []store.Key{{Namespace: "default", Kind: store.KindSystem}}})
 		time.Sleep(time.Hour)
 		if s := b.flow.Status(); s.Age < time.Hour || s.Age > time.Hour+2*period {
 			t.Errorf("%+v", s)

@@ -41,8 +41,6 @@ type Mirror struct {
 	mu     sync.Mutex
 	epochs map[string]mirrored
 	at     time.Time // when both were last seen to be equal
-	bad    uint64
-	copied uint64
 }
 
 // mirrored is the state of a namespace when last compared: the source's epoch, and whether it was compared twice at it.
@@ -62,18 +60,11 @@ func NewMirror(cfg MirrorConfig) *Mirror {
 	return &Mirror{cfg: cfg, epochs: make(map[string]mirrored), at: time.Now()}
 }
 
-// MirrorStatus is the state of a mirror.
-type MirrorStatus struct {
-	Age    time.Duration // since both were last seen to be equal
-	Copied uint64        // records copied
-	Bad    uint64        // how often a record could not be used
-}
-
-// Status returns the mirror's state.
-func (m *Mirror) Status() MirrorStatus {
+// Age returns for how long both stores have not been seen to be equal.
+func (m *Mirror) Age() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return MirrorStatus{time.Since(m.at), m.copied, m.bad}
+	return time.Since(m.at)
 }
 
 // Run compares periodically until ctx ends.
@@ -124,11 +115,7 @@ func (m *Mirror) copy(ctx context.Context, key store.Key) error {
 			return nil
 		}
 		err = m.cfg.To.Commit(ctx, w)
-		if err == nil {
-			m.count(1)
-			return nil
-		}
-		if !errors.Is(err, store.ErrConflict) || try == 8 {
+		if err == nil || !errors.Is(err, store.ErrConflict) || try == 8 {
 			return err
 		}
 		if !sleep(ctx, rand.N(10*time.Millisecond<<try)) {
@@ -137,21 +124,12 @@ func (m *Mirror) copy(ctx context.Context, key store.Key) error {
 	}
 }
 
-func (m *Mirror) count(n uint64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.copied += n
-}
-
 // write returns the write that makes have equal to want.
 func (m *Mirror) write(ctx context.Context, have, want store.Record) (w store.Write, change bool) {
 	if want.Version == 0 {
 		return store.Write{Record: store.Record{Key: have.Key, Version: have.Version}, Delete: true}, have.Version != 0
 	}
 	if err := policy.Check(want); err != nil {
-		m.mu.Lock()
-		m.bad++
-		m.mu.Unlock()
 		m.cfg.Log.ErrorContext(ctx, "a record cannot be used: the cell keeps its own version", slog.Any("error", err))
 		return w, false
 	}

@@ -172,8 +172,8 @@ func TestMirrorsTogether(t *testing.T) {
 	if got := valueOf(ctx, cell, aliceLimits); !strings.Contains(got, `"amount":300,`) {
 		t.Errorf("the cell has %s", got)
 	}
-	if s := mirrors[0].Status(); s.Age > time.Minute {
-		t.Errorf("%+v", s)
+	if age := mirrors[0].Age(); age > time.Minute {
+		t.Errorf("they were last equal %v ago", age)
 	}
 }
 

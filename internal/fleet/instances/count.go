@@ -29,8 +29,8 @@ type counting struct {
 
 	// While leading.
 	now     time.Time // when the reports were read
-	reports map[string]uint64
-	before  map[string]uint64 // the reports read before
+	reports map[string]*report
+	before  map[string]*report // the reports read before
 	ledger  *fleet.Ledger
 	dead    []string
 }
@@ -54,18 +54,11 @@ func (c *counting) Follow(_ context.Context, g *count) { c.count.Store(int64(g.C
 
 // Reports implements [fleet.Protocol].
 func (c *counting) Reports(ctx context.Context) (epoch uint64, err error) {
-	recs, err := c.registry.List(ctx, fleet.ReportPrefix)
+	reports, err := fleet.Reports[report](ctx, c.registry)
 	if err != nil {
 		return 0, err
 	}
-	c.now, c.before, c.reports = time.Now(), c.reports, make(map[string]uint64, len(recs))
-	for _, rec := range recs {
-		var r report
-		if err := fleet.Decode(rec, &r); err != nil {
-			return 0, err
-		}
-		c.reports[rec.Name] = r.Seq
-	}
+	c.now, c.before, c.reports = time.Now(), c.reports, reports
 	return 0, nil
 }
 
@@ -76,9 +69,9 @@ func (c *counting) TakeOver(*count) { c.ledger, c.before = fleet.NewLedger(gone,
 func (c *counting) Issue(h fleet.Head) *count {
 	c.ledger.BeginRound(c.now)
 	c.dead = nil
-	for name, seq := range c.reports {
+	for name, r := range c.reports {
 		var seen time.Time
-		if before, known := c.before[name]; !known || before != seq {
+		if before, known := c.before[name]; !known || before.Seq != r.Seq {
 			seen = c.now
 		}
 		if c.ledger.Observe(name, seen, fleet.Version{}); c.ledger.Missing(name, c.now) {
@@ -96,7 +89,7 @@ func (c *counting) Issue(h fleet.Head) *count {
 // Commit implements [fleet.Protocol].
 func (c *counting) Commit(ctx context.Context, _ *count) error {
 	for _, name := range c.dead {
-		if err := c.registry.Delete(ctx, name); err != nil {
+		if err := c.registry.Delete(ctx, fleet.ReportPrefix+name); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weirlimits/weir/internal/fleet"
@@ -67,7 +66,7 @@ func (p *protocol) Follow(_ context.Context, g *grants) {
 
 // Reports implements [fleet.Protocol].
 func (p *protocol) Reports(ctx context.Context) (epoch uint64, err error) {
-	p.reports, err = readReports(ctx, p.w.cfg.Registry)
+	p.reports, err = fleet.Reports[report](ctx, p.w.cfg.Registry)
 	p.now = time.Now()
 	for _, r := range p.reports {
 		epoch = max(epoch, r.Ack.Epoch)
@@ -223,20 +222,4 @@ func (p *protocol) Commit(ctx context.Context, g *grants) error {
 		}
 	}
 	return nil
-}
-
-func readReports(ctx context.Context, c fleet.Registry) (map[string]*report, error) {
-	recs, err := c.List(ctx, fleet.ReportPrefix)
-	if err != nil {
-		return nil, err
-	}
-	reports := make(map[string]*report, len(recs))
-	for _, rec := range recs {
-		r := new(report)
-		if err := fleet.Decode(rec, r); err != nil {
-			return nil, err
-		}
-		reports[strings.TrimPrefix(rec.Name, fleet.ReportPrefix)] = r
-	}
-	return reports, nil
 }

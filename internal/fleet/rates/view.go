@@ -41,7 +41,7 @@ func Inspect(ctx context.Context, c fleet.Registry) (View, error) {
 	if err := fleet.DecodeGrants(rec, g); err != nil {
 		return View{}, err
 	}
-	reports, err := readReports(ctx, c)
+	reports, err := fleet.Reports[report](ctx, c)
 	if err != nil {
 		return View{}, fmt.Errorf("read reports: %w", err)
 	}
