@@ -215,21 +215,14 @@ func (sh *shard) Write(w *plan.Write, aboard []*waiter) (again []*waiter, pause 
 	if sh.meter.Saw(w.On, w.Now, &got) {
 		sh.b.grow(2 * w.On.N)
 	}
-	switch {
-	case len(again) == 0:
-	case err != nil:
-		pause = jitter(maxPause)
-	case state.Misses > 2:
-		pause = jitter(min(time.Duration(state.Misses)*time.Millisecond, maxPause))
+	if len(again) > 0 {
+		pause = jitter(state.Pause())
 	}
 	return again, pause
 }
 
-// maxPause bounds the pause before a write is repeated.
-const maxPause = 25 * time.Millisecond
-
 // jitter returns a random duration, up to most.
-func jitter(most time.Duration) time.Duration { return rand.N(most) + 1 }
+func jitter(most time.Duration) time.Duration { return rand.N(most + 1) }
 
 // verdicts are the errors of verdicts that are errors.
 var verdicts = map[plan.Verdict]error{

@@ -3,6 +3,7 @@ package dynamodb
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -13,7 +14,8 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
-// patience is how long a process waits for others to complete the steps.
+// patience is how long a process waits at least for others to complete the steps, and a third of how long at most: if
+// all went on at the same time, their writes would throttle each other.
 const patience = 250 * time.Millisecond
 
 // follow makes the bucket have n shards, and drops what was seen of shards when there was another number.
@@ -76,7 +78,7 @@ func (b *bucket) relayout(ctx context.Context, sh *shard, it *plan.Item) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	for begun := time.Now(); ; {
+	for until := time.Now().Add(patience + rand.N(2*patience)); ; {
 		root, err := b.read(ctx, 0)
 		switch {
 		case err != nil:
@@ -90,7 +92,7 @@ func (b *bucket) relayout(ctx context.Context, sh *shard, it *plan.Item) error {
 			}
 			b.follow(root.Shards)
 			return err
-		case time.Since(begun) < patience:
+		case time.Now().Before(until):
 			err = table.Sleep(ctx, table.Backoff(1))
 		default:
 			err = b.double(ctx, root)
@@ -101,7 +103,8 @@ func (b *bucket) relayout(ctx context.Context, sh *shard, it *plan.Item) error {
 	}
 }
 
-// grow splits the bucket into n shards in the background, unless that is under way.
+// grow splits the bucket into n shards in the background, unless that is under way. Of several processes, only the one
+// that freezes shard 0 makes the steps; if it does not complete them, relayout does.
 func (b *bucket) grow(n int) {
 	if n > b.s.cfg.MaxShards || !b.doubling.TryLock() {
 		return
@@ -110,7 +113,17 @@ func (b *bucket) grow(n int) {
 		defer b.doubling.Unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*b.s.cfg.WriteTimeout)
 		defer cancel()
-		_, _ = b.split(ctx, n)
+		root, err := b.read(ctx, 0)
+		if err != nil || root.Frozen {
+			return
+		}
+		if root.Exists && root.Shards < n {
+			root, applied, err := b.write(ctx, 0, plan.Freeze(plan.Place{N: root.Shards}, b.s.now()))
+			if err != nil || !applied || b.double(ctx, root) != nil {
+				return
+			}
+		}
+		_, _ = b.split(ctx, n) // finds out how many there are
 	}) {
 		b.doubling.Unlock()
 	}
@@ -127,22 +140,24 @@ func (b *bucket) split(ctx context.Context, n int) (int, error) {
 			b.follow(root.Shards)
 			return root.Shards, b.look(ctx)
 		}
-		if err = b.double(ctx, root); err != nil {
+		if !root.Frozen {
+			root, _, err = b.write(ctx, 0, plan.Freeze(plan.Place{N: root.Shards}, b.s.now()))
+		}
+		if err == nil && root.Frozen {
+			err = b.double(ctx, root)
+		}
+		if err != nil {
 			return 0, err
 		}
 	}
 }
 
-// double makes the steps that double the number of shards, or those that are left.
+// double makes the steps that double the number of shards, or those that are left, once shard 0 is frozen.
 func (b *bucket) double(ctx context.Context, root *plan.Item) error {
 	n := root.Shards
-	root, err := b.freeze(ctx, 0, n, root)
-	if err != nil || !root.FrozenAs(n) {
-		return err
-	}
 	frozen := make([]*plan.Item, n)
 	frozen[0] = root
-	if err = each(1, n, func(k int) (err error) {
+	if err := each(1, n, func(k int) (err error) {
 		frozen[k], err = b.freeze(ctx, k, n, root)
 		return err
 	}); err != nil {
@@ -166,12 +181,12 @@ func (b *bucket) double(ctx context.Context, root *plan.Item) error {
 	return nil
 }
 
-// freeze freezes shard k of n, and returns it as it then is. A shard that is missing, or has another number, was edited
+// freeze freezes shard k of n other than 0, and returns it as it then is. A shard that is missing, or has another number, was edited
 // by hand or split by an earlier version; it starts anew, with nothing left.
 func (b *bucket) freeze(ctx context.Context, k, n int, root *plan.Item) (*plan.Item, error) {
 	for {
-		it, err := b.write(ctx, k, plan.Freeze(plan.Place{K: k, N: n}, b.s.now()))
-		if err != nil || k == 0 || it.FrozenAs(n) || it.Shards > n { // others may be steps ahead
+		it, _, err := b.write(ctx, k, plan.Freeze(plan.Place{K: k, N: n}, b.s.now()))
+		if err != nil || it.FrozenAs(n) || it.Shards > n { // others may be steps ahead
 			return it, err
 		}
 		if it, err = b.refill(ctx, k, it, root); err != nil || it.Shards == root.Shards && it.Frozen == root.Frozen {
@@ -182,7 +197,8 @@ func (b *bucket) freeze(ctx context.Context, k, n int, root *plan.Item) (*plan.I
 
 // refill replaces shard k, which was last seen as it, by one that has nothing left, with the limits of shard 0.
 func (b *bucket) refill(ctx context.Context, k int, it, root *plan.Item) (*plan.Item, error) {
-	return b.write(ctx, k, it.Refill(k, root, b.s.births.Add(1), b.s.now()))
+	it, _, err := b.write(ctx, k, it.Refill(k, root, b.s.births.Add(1), b.s.now()))
+	return it, err
 }
 
 // each calls f for from, from+1 … to-1, all at once.
@@ -206,16 +222,21 @@ func (b *bucket) read(ctx context.Context, k int) (*plan.Item, error) {
 }
 
 func (b *bucket) step(ctx context.Context, k int, u *plan.Update) error {
-	_, err := b.write(ctx, k, u)
+	_, _, err := b.write(ctx, k, u)
 	return err
 }
 
-// write makes a step's write, and repeats it while that may help. It returns the shard as it then is.
-func (b *bucket) write(ctx context.Context, k int, u *plan.Update) (*plan.Item, error) {
+// stepPause returns how long to wait before a step's write is repeated. The writes that wait for the step compete with it
+// for the shard's capacity, and pause longer from try to try.
+func stepPause(int) time.Duration { return jitter(plan.StepPause) }
+
+// write makes a step's write, and repeats it while that may help. It returns the shard as it then is, and whether the
+// last attempt was applied.
+func (b *bucket) write(ctx context.Context, k int, u *plan.Update) (it *plan.Item, applied bool, err error) {
 	key := table.BucketKey(b.key, k)
 	in := b.s.input(key.Item(), u)
 	var attrs map[string]types.AttributeValue
-	err := b.s.calls.Attempt(ctx, func(ctx context.Context) error {
+	err = b.s.calls.Repeat(ctx, stepPause, func(ctx context.Context) error {
 		out, err := b.s.cfg.Client.UpdateItem(ctx, in, table.Once...)
 		if err == nil {
 			attrs = out.Attributes
@@ -226,11 +247,11 @@ func (b *bucket) write(ctx context.Context, k int, u *plan.Update) (*plan.Item, 
 	if errors.As(err, &failed) {
 		attrs = failed.Item
 	} else if err != nil {
-		return plan.Missing, b.s.calls.Trouble("split", key.String(), err)
+		return plan.Missing, false, b.s.calls.Trouble("split", key.String(), err)
 	}
 	it, bad := parseItem(attrs)
 	if bad != nil {
-		return plan.Missing, b.s.calls.Damaged(key, bad)
+		return plan.Missing, false, b.s.calls.Damaged(key, bad)
 	}
-	return it, nil
+	return it, err == nil, nil
 }

@@ -14,3 +14,6 @@ func (s *Store) Dice() {
 
 // Shards returns the number of shards that the store knows of a bucket.
 func (s *Store) Shards(b store.Bucket) int { return len(s.bucket(b).all()) }
+
+// Grow makes the store split a bucket into n shards as it does when it writes to a shard too often.
+func (s *Store) Grow(b store.Bucket, n int) { s.bucket(b).grow(n) }

@@ -313,6 +313,50 @@ func TestSplitUnfinished(t *testing.T) {
 	}
 }
 
+// TestGrowOnce checks that of several processes that write to a bucket too often, only the one that freezes shard 0 makes
+// the steps that split it, whether another one finds shard 0 frozen or fails to freeze it.
+func TestGrowOnce(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			st := newStage(t)
+			s, p := st.join()
+			other, q := st.join()
+			b, l := bkt("a"), per("rpm", 60, time.Minute, 60)
+			st.want(s, true, of(b, l, 20))
+			held := make(chan struct{})
+			p.before = func(_ string, in any) error {
+				if shardOf(in) == 1 {
+					<-held
+				}
+				return nil
+			}
+			writes := 0
+			q.before = func(string, any) error {
+				if writes++; late {
+					s.Grow(b, 2)
+					synctest.Wait()
+				}
+				return nil
+			}
+			if !late {
+				s.Grow(b, 2)
+				synctest.Wait()
+			}
+			other.Grow(b, 2)
+			other.Flush()
+			if late && writes != 1 || !late && writes != 0 {
+				t.Errorf("late %t: %d writes", late, writes)
+			}
+			close(held)
+			s.Flush()
+			if n := st.shards(b); n != 2 {
+				t.Errorf("late %t: %d shards", late, n)
+			}
+		})
+	}
+}
+
 // TestShardMissing checks that a shard that is missing, or was split less often than shard 0, starts with nothing left.
 // Earlier versions split shards one by one, and could leave both behind.
 func TestShardMissing(t *testing.T) {

@@ -140,7 +140,9 @@ func Judge(s State, w *Write, got Got) (State, []Answer) {
 		}
 		answers[i] = a
 	}
+	s.Failed++
 	if got.Item != nil {
+		s.Failed = 0
 		s.learn(w, got)
 	}
 	if got.Applied {

@@ -429,3 +429,23 @@ func TestPlanKeepsOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestPause checks that writes without an answer are repeated after longer and longer pauses, up to a bound, until there
+// is an answer, and writes whose condition failed only after several in a row.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	s := plan.State{On: plan.Place{N: 1}, Rules: new(plan.Rules)}
+	w := &plan.Write{Entries: []plan.Entry{{Job: &plan.Job{}}}}
+	throttled, denied, applied := plan.Got{Repeat: true, Hot: true}, plan.Got{Item: plan.Missing}, plan.Got{Item: plan.Missing, Applied: true}
+	for i, step := range []struct {
+		got  plan.Got
+		want time.Duration // in milliseconds
+	}{
+		{throttled, 25}, {throttled, 50}, {throttled, 100}, {throttled, 200}, {throttled, 200}, {denied, 0},
+		{throttled, 25}, {denied, 0}, {denied, 3}, {applied, 0}, {throttled, 25},
+	} {
+		if s, _ = plan.Judge(s, w, step.got); s.Pause() != step.want*time.Millisecond {
+			t.Errorf("step %d: %v, want %v ms", i, s.Pause(), int64(step.want))
+		}
+	}
+}

@@ -63,6 +63,7 @@ type State struct {
 
 	Denied time.Time // when the last write whose condition failed was planned: refusals are repeated for a while
 	Misses int       // number of conditions that failed in a row
+	Failed int       // number of writes in a row that had no answer
 	Own    int64     // the item's count of writes after our last one
 	Alone  int       // number of our writes in a row without a write by others in between
 	Hot    bool      // the last write was throttled for its key
@@ -107,6 +108,26 @@ func (s *State) Count(n Counts) {
 	}
 	s.Owed.Takes += n.Takes
 	s.Owed.Undone += n.Undone
+}
+
+const (
+	maxMissPause = 25 * time.Millisecond
+	maxFailPause = 200 * time.Millisecond
+
+	// StepPause is the longest pause before a write of a split is repeated, see [Freeze].
+	StepPause = 10 * time.Millisecond
+)
+
+// Pause returns the longest pause before the jobs of the last write are written again: other processes do the same, and
+// must not exhaust the capacity of an item by repeating themselves.
+func (s *State) Pause() time.Duration {
+	switch {
+	case s.Failed > 0:
+		return min(maxMissPause<<min(s.Failed-1, 8), maxFailPause)
+	case s.Misses > 2:
+		return min(time.Duration(s.Misses)*time.Millisecond, maxMissPause)
+	}
+	return 0
 }
 
 // Tick returns the time at which to judge, given the time of the store's clock.

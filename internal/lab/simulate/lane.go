@@ -11,7 +11,7 @@ import (
 // What the driver's defaults are.
 const (
 	guardShare   = 0.01
-	maxPause     = int64(25 * time.Millisecond)
+	readPause    = int64(25 * time.Millisecond) // at most, before shard 0 is read again
 	callTimeout  = int64(time.Second)
 	writeTimeout = 2 * time.Second
 )
@@ -115,12 +115,8 @@ func (l *lane) landed(w *plan.Write, aboard []*job, sent int64, got plan.Got) {
 	if l.meter.Saw(w.On, w.Now, &got) {
 		l.m.grow(l.p, 2*w.On.N)
 	}
-	switch {
-	case len(again) == 0:
-	case got.Item == nil:
-		l.pause(maxPause)
-	case state.Misses > 2:
-		l.pause(min(int64(state.Misses)*1e6, maxPause))
+	if most := int64(state.Pause()); len(again) > 0 && most > 0 {
+		l.pause(most)
 	}
 	l.board()
 }

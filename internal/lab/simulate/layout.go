@@ -6,7 +6,7 @@ import (
 	"github.com/weirlimits/weir/internal/batch/plan"
 )
 
-// patience is how long a process waits for others to split a bucket.
+// patience is how long a process waits at least for others to split a bucket, and a third of how long at most.
 const patience = int64(250 * time.Millisecond)
 
 // moved places a job anew whose lane was outdated or throttled.
@@ -36,16 +36,16 @@ func (p *process) moved(j *job, from *lane, it *plan.Item) {
 // relayout places a job once shard 0 has shown how many shards there are.
 func (m *memory) relayout(p *process, j *job) {
 	if m.moving = append(m.moving, j); len(m.moving) == 1 {
-		m.look(p, p.s.now)
+		m.look(p, p.s.now, p.s.now+patience+p.s.dice.Int64N(2*patience))
 	}
 }
 
-// look reads shard 0 until it is not frozen. If that takes long, the process completes the split itself.
-func (m *memory) look(p *process, begun int64) {
+// look reads shard 0 until it is not frozen. If that takes too long, the process completes the split itself.
+func (m *memory) look(p *process, begun, until int64) {
 	s := p.s
 	s.after(s.latency(), func() {
 		root := p.cell.item(m.entity, 0).seen
-		again := func() { m.look(p, begun) }
+		again := func() { m.look(p, begun, until) }
 		switch {
 		case s.down(p.cell) && s.now < begun+int64(writeTimeout):
 			s.after(callTimeout, again)
@@ -65,15 +65,16 @@ func (m *memory) look(p *process, begun int64) {
 					p.pick(m, nil).add(j)
 				}
 			}
-		case s.now-begun < patience:
-			s.after(s.dice.Int64N(maxPause)+1, again)
+		case s.now < until:
+			s.after(s.dice.Int64N(readPause)+1, again)
 		default:
-			m.double(p, root.Shards, again)
+			m.double(p, root, again)
 		}
 	})
 }
 
-// grow splits the bucket into n shards, unless that is under way.
+// grow splits the bucket into n shards, unless that is under way. Of several processes, only the one that freezes
+// shard 0 makes the steps.
 func (m *memory) grow(p *process, n int) {
 	if m.growing || n > p.s.cfg.MaxShards {
 		return
@@ -81,19 +82,30 @@ func (m *memory) grow(p *process, n int) {
 	m.growing = true
 	p.s.after(p.s.latency(), func() {
 		done := func() { m.growing = false }
-		if root := p.cell.item(m.entity, 0).seen; root.Frozen || root.Exists && root.Shards < n {
-			m.double(p, root.Shards, done)
-		} else {
+		root := p.cell.item(m.entity, 0).seen
+		switch {
+		case root.Frozen:
+			done()
+		case root.Exists && root.Shards < n:
+			m.step(p, 0, plan.Freeze(plan.Place{N: root.Shards}, p.clock()), func(it *plan.Item, applied bool) {
+				if applied {
+					m.double(p, it, done)
+				} else {
+					done()
+				}
+			})
+		default:
 			m.n = root.Shards
 			done()
 		}
 	})
 }
 
-// double makes the steps that double the number of a bucket's shards.
-func (m *memory) double(p *process, n int, done func()) {
-	now := p.clock
+// double makes the steps that double the number of a bucket's shards, or those that are left, once shard 0 is frozen.
+func (m *memory) double(p *process, root *plan.Item, done func()) {
+	n, now := root.Shards, p.clock
 	frozen := make([]*plan.Item, n)
+	frozen[0] = root
 	convert := func(k int) (int, *plan.Update) { return k, frozen[k].Convert(now()) }
 	end := func() {
 		if root := p.cell.item(m.entity, 0).seen; !root.Frozen {
@@ -105,7 +117,6 @@ func (m *memory) double(p *process, n int, done func()) {
 		from, to int
 		update   func(k int) (int, *plan.Update)
 	}{
-		{0, 1, func(k int) (int, *plan.Update) { return k, plan.Freeze(plan.Place{K: k, N: n}, now()) }},
 		{1, n, func(k int) (int, *plan.Update) { return k, plan.Freeze(plan.Place{K: k, N: n}, now()) }},
 		{0, n, func(k int) (int, *plan.Update) {
 			p.s.births++
@@ -116,7 +127,7 @@ func (m *memory) double(p *process, n int, done func()) {
 	}
 	var next func(i int)
 	next = func(i int) {
-		if i == len(steps) || i == 1 && !frozen[0].FrozenAs(n) {
+		if i == len(steps) {
 			end()
 			return
 		}
@@ -126,30 +137,30 @@ func (m *memory) double(p *process, n int, done func()) {
 			next(i + 1)
 		}
 		for k := st.from; k < st.to; k++ {
-			closed := func(it *plan.Item) {
-				if i < 2 {
+			closed := func(it *plan.Item, _ bool) {
+				if i == 0 {
 					frozen[k] = it
 				}
 				if open--; open == 0 {
 					next(i + 1)
 				}
 			}
-			if i >= 2 && !frozen[k].FrozenAs(n) {
-				p.s.after(0, func() { closed(nil) }) // converted already
+			if i > 0 && !frozen[k].FrozenAs(n) {
+				p.s.after(0, func() { closed(nil, false) }) // converted already
 				continue
 			}
 			to, u := st.update(k)
-			m.step(p, to, u, 0, closed)
+			m.step(p, to, u, closed)
 		}
 	}
 	next(0)
 }
 
-// step makes a write until it is answered, after so many tries, with a pause that grows as in the driver.
-func (m *memory) step(p *process, k int, u *plan.Update, tries int, then func(it *plan.Item)) {
+// step makes a write until it is answered.
+func (m *memory) step(p *process, k int, u *plan.Update, then func(it *plan.Item, applied bool)) {
 	p.cell.update(m.entity, k, u, func(got plan.Got) {
 		if got.Item == nil && p.s.now < int64(p.s.cfg.For) {
-			p.s.after(p.s.dice.Int64N(maxPause<<min(tries, 3)), func() { m.step(p, k, u, tries+1, then) })
+			p.s.after(p.s.dice.Int64N(int64(plan.StepPause)), func() { m.step(p, k, u, then) })
 			return
 		}
 		if got.Item == nil {
@@ -158,6 +169,6 @@ func (m *memory) step(p *process, k int, u *plan.Update, tries int, then func(it
 		if got.Applied && k == 0 && !got.Item.Frozen {
 			p.s.count.splits++
 		}
-		then(got.Item)
+		then(got.Item, got.Applied)
 	})
 }

@@ -14,12 +14,17 @@ func (t *Table) Within(ctx context.Context) (context.Context, context.CancelFunc
 
 // Attempt makes a call, and repeats it while that may help, until ctx ends. The call must be safe to repeat.
 func (t *Table) Attempt(ctx context.Context, call func(context.Context) error) error {
+	return t.Repeat(ctx, Backoff, call)
+}
+
+// Repeat is Attempt with other pauses than [Backoff].
+func (t *Table) Repeat(ctx context.Context, pause func(try int) time.Duration, call func(context.Context) error) error {
 	for try := 1; ; try++ {
 		err := t.attemptOnce(ctx, call)
 		if err == nil || ctx.Err() != nil || !Transient(err) {
 			return err
 		}
-		if cause := Sleep(ctx, Backoff(try)); cause != nil {
+		if cause := Sleep(ctx, pause(try)); cause != nil {
 			return fmt.Errorf("%w after %d tries: %w", cause, try, err)
 		}
 	}
