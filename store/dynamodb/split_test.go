@@ -1,6 +1,7 @@
 package dynamodb_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -355,6 +356,88 @@ func TestGrowOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// stop stops a process before the n-th write from now to shard k, until the returned function is called.
+func (p *process) stop(k, n int) (release func()) {
+	held := make(chan struct{})
+	var writes atomic.Int64
+	p.before = func(_ string, in any) error {
+		if shardOf(in) == k && writes.Add(1) == int64(n) {
+			<-held
+		}
+		return nil
+	}
+	return sync.OnceFunc(func() { close(held) })
+}
+
+// reader is a process whose reads can be watched.
+type reader struct {
+	*process
+
+	read func(n int) // called before the n-th read
+	n    int
+}
+
+func (r *reader) BatchGetItem(ctx context.Context, in *sdk.BatchGetItemInput, o ...func(*sdk.Options)) (*sdk.BatchGetItemOutput, error) {
+	if r.n++; r.read != nil {
+		r.read(r.n)
+	}
+	return r.process.BatchGetItem(ctx, in, o...)
+}
+
+// TestShardAhead checks that a shard that has been doubled since a process read shard 0 is left alone. It is not mistaken
+// for one that was left behind, which would be replaced by one that has nothing left.
+func TestShardAhead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		b, l := bkt("a"), per("rpm", 60, time.Hour, 60)
+		s, p := st.join()
+		r := &reader{process: &process{Fake: st.fake}}
+		other := st.open(noGuard, noMemory, func(c *dynamodb.Config) { c.Client = r })
+		st.want(s, true, of(b, l, 20))
+		st.split(s, b, 2)
+		s.Pick(1)
+		st.want(s, true, of(b, l, 5))
+		st.split(other, b, 2)
+		other.Pick(1)
+
+		double := func(n int) { // on a goroutine: it is stopped
+			if have, err := s.Split(st.Context(), b, n); err != nil || have != n {
+				t.Errorf("%d shards, want %d: %v", have, n, err)
+			}
+		}
+		finish := p.stop(1, 2) // when shard 1 is frozen as one of two
+		go double(4)
+		synctest.Wait()
+		r.n, r.read = 0, func(n int) {
+			switch n {
+			case 1: // shard 0, after shard 1 was found frozen
+				finish()
+				synctest.Wait()
+				if n := st.shards(b); n != 4 {
+					t.Errorf("%d shards", n)
+				}
+			case 2: // shard 1, after shard 0 showed four
+				finish = p.stop(0, 2) // when all others are of eight
+				go double(8)
+				synctest.Wait()
+				if root, n := intOf(st.shard(b, 0), "sc"), intOf(st.shard(b, 1), "sc"); root != -4 || n != 8 {
+					t.Errorf("shard 1 is one of %d, shard 0 shows %d", n, root)
+				}
+			default:
+				finish()
+			}
+		}
+		st.want(other, true, of(b, l, 1))
+		if r.n < 3 {
+			t.Errorf("%d reads", r.n)
+		}
+		if d := intOf(st.shard(b, 1), "D_rpm") + intOf(st.shard(b, 0), "D_rpm"); d < 25_000 || st.shards(b) != 8 {
+			t.Errorf("shards 0 and 1 of %d show %d debited, want 25000", st.shards(b), d)
+		}
+	})
 }
 
 // TestShardMissing checks that a shard that is missing, or was split less often than shard 0, starts with nothing left.
