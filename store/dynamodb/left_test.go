@@ -89,3 +89,34 @@ func TestBegunBehind(t *testing.T) {
 	st.want(behind, false, takes(0, 6000))
 	st.want(behind, true, takes(0, 5950))
 }
+
+// TestLeftNames checks that the error of a caller that gave up names what it was waiting for.
+func TestLeftNames(t *testing.T) {
+	t.Parallel()
+	b, l := bkt("a"), per("rpm", 60, time.Minute, 60)
+	for op, call := range map[string]func(ctx context.Context, s *dynamodb.Store) error{
+		"take": func(ctx context.Context, s *dynamodb.Store) error {
+			_, err := s.Take(ctx, store.Take{Debits: []store.Debit{of(b, l, 1)}})
+			return err
+		},
+		"settle": func(ctx context.Context, s *dynamodb.Store) error {
+			_, err := s.Settle(ctx, store.Settle{Debits: []store.Debit{of(b, l, -1)}})
+			return err
+		},
+		"forget": func(ctx context.Context, s *dynamodb.Store) error { return s.Forget(ctx, b) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			st := newStage(t)
+			s := st.open()
+			st.want(s, true, of(b, l, 1))
+			st.fake.Before = func(string, any) error { time.Sleep(50 * time.Millisecond); return nil }
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer cancel()
+			var e *store.Error
+			if err := call(ctx, s); !errors.As(err, &e) || e.Op != op || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", op, err)
+			}
+			st.must(s.Close())
+		})
+	}
+}

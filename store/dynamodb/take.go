@@ -167,7 +167,7 @@ func (p *part) await(ctx context.Context) error {
 	}
 	if err := p.sh.queue.Wait(ctx, p.x); err != nil {
 		p.lost = true
-		return p.sh.s.calls.Trouble("take", p.sh.describe(), err)
+		return p.sh.s.calls.Trouble(p.x.job.Kind.String(), p.sh.describe(), err)
 	}
 	return p.x.err
 }

@@ -18,6 +18,9 @@ const (
 	Forget             // deletes the item
 )
 
+// String names the kind, as the operation in errors.
+func (k Kind) String() string { return [...]string{"take", "settle", "undo", "forget"}[k] }
+
 // Job is one caller's request to one item.
 type Job struct {
 	N       int // the driver's number for it
