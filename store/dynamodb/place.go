@@ -213,7 +213,7 @@ func (l *leg) contended() bool {
 func (sh *shard) contended() bool {
 	sh.queue.Lock()
 	defer sh.queue.Unlock()
-	return sh.state.Alone == 0
+	return sh.state.Others.Alone == 0
 }
 
 // try decides jobs, all or none.

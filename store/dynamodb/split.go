@@ -14,8 +14,8 @@ import (
 	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
 
-// patience is how long a process waits at least for others to complete the steps, and a third of how long at most: if
-// all went on at the same time, their writes would throttle each other.
+// patience is the shortest time for which a process waits until others have completed the steps. The longest is three
+// times that: if all went on at the same time, their writes would throttle each other.
 const patience = 250 * time.Millisecond
 
 // follow makes the bucket have n shards, and drops what was seen of shards when there was another number.
@@ -181,8 +181,8 @@ func (b *bucket) double(ctx context.Context, root *plan.Item) error {
 	return nil
 }
 
-// freeze freezes shard k of n other than 0, and returns it as it then is. A shard that is missing, or has another number, was edited
-// by hand or split by an earlier version; it starts anew, with nothing left.
+// freeze freezes shard k of n other than 0, and returns it as it then is. A shard that is missing, or has another number,
+// was edited by hand or split by an earlier version; it starts anew, with nothing left.
 func (b *bucket) freeze(ctx context.Context, k, n int, root *plan.Item) (*plan.Item, error) {
 	for {
 		it, _, err := b.write(ctx, k, plan.Freeze(plan.Place{K: k, N: n}, b.s.now()))

@@ -20,7 +20,8 @@ func (p *planner) choose(part *Part) {
 		part.Form = Running
 	}
 	most := int64(p.s.Rules.Guard * float64(burst))
-	if part.Sum == 0 || part.Bound < part.Sum || most <= 0 || p.s.Alone >= aloneAfter || part.Level > clock+5*most {
+	if part.Sum == 0 || part.Bound < part.Sum || most <= 0 ||
+		p.s.Others.Alone >= aloneAfter || part.Level > clock+5*most {
 		return
 	}
 	var g int64
@@ -29,7 +30,7 @@ func (p *planner) choose(part *Part) {
 		if part.Level < clock-g || part.Level > clock+g {
 			return
 		}
-	} else if g = p.s.Pace.spare(&p.w, part); g < 0 || g > most {
+	} else if g = p.s.Others.Pace.spare(&p.w, part); g < 0 || g > most {
 		return
 	}
 	if clock+burst-part.Bound-g >= clock {

@@ -165,20 +165,7 @@ func (s *State) learn(w *Write, got Got) {
 		s.Misses = 0
 	}
 	if it.Exists {
-		ours := s.Own
-		if got.Applied {
-			ours++
-		}
-		switch {
-		case got.Applied && it.Writes <= 1:
-			s.Alone = aloneAfter // our write created it
-		case it.Writes != ours:
-			s.Alone = 0
-		case s.Alone < aloneAfter:
-			s.Alone++
-		}
-		s.Own = it.Writes
-		s.Pace.read(it)
+		s.Others.learn(it, got.Applied)
 	}
 	s.Last, s.Shown, s.Wrote, s.Landed = it, w.Number, w.Now, got.Applied
 	switch {
@@ -187,6 +174,23 @@ func (s *State) learn(w *Write, got Got) {
 	case w.Upkeep != nil || w.Entries[0].Job.Kind != Take:
 		s.Denied = time.Time{} // a return or another change of ours
 	}
+}
+
+func (o *Others) learn(it *Item, applied bool) {
+	ours := o.Writes
+	if applied {
+		ours++
+	}
+	switch {
+	case applied && it.Writes <= 1:
+		o.Alone = aloneAfter // our write created it
+	case it.Writes != ours:
+		o.Alone = 0
+	case o.Alone < aloneAfter:
+		o.Alone++
+	}
+	o.Writes = it.Writes
+	o.Pace.read(it)
 }
 
 // order computes how much the write debited after each of its jobs.

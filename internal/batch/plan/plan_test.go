@@ -112,7 +112,7 @@ func (b *bench) know(text string) {
 		case "missed":
 			b.state.Misses = 3
 		case "alone":
-			b.state.Alone = 32
+			b.state.Others.Alone = 32
 		case "hot":
 			b.state.Hot = true
 		case "counts":

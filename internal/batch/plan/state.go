@@ -67,11 +67,16 @@ type State struct {
 	Denied time.Time // when the last write whose condition failed was planned: refusals are repeated for a while
 	Misses int       // number of conditions that failed in a row
 	Failed int       // number of writes in a row that had no answer
-	Own    int64     // the item's count of writes after our last one
-	Alone  int       // number of our writes in a row without a write by others in between
 	Hot    bool      // the last write was throttled for its key
-	Pace   Pace
+	Others Others
 	Owed   Counts
+}
+
+// Others is what the answers show of writes by other processes.
+type Others struct {
+	Writes int64 // the item's count of writes after our last one
+	Alone  int   // number of our writes in a row without a write by others in between
+	Pace   Pace
 }
 
 // Rules are those settings of a store that decide what writes carry.

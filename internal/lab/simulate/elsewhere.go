@@ -34,7 +34,7 @@ func (p *process) elsewhere(j *job, by *lane) bool {
 
 // contended reports whether a shard refused although it seemed to have room, because other processes write to it.
 func (p *process) contended(j *job, by *lane) bool {
-	return j.known && by.state.Alone == 0 && p.s.cfg.Hold > 0
+	return j.known && by.state.Others.Alone == 0 && p.s.cfg.Hold > 0
 }
 
 // roomiest returns the untried shard with the most room, if that is enough.

@@ -6,7 +6,8 @@ import (
 	"github.com/weirlimits/weir/internal/batch/plan"
 )
 
-// patience is how long a process waits at least for others to split a bucket, and a third of how long at most.
+// patience is the shortest time for which a process waits until others have split a bucket. The longest is three times
+// that.
 const patience = int64(250 * time.Millisecond)
 
 // moved places a job anew whose lane was outdated or throttled.
