@@ -181,8 +181,8 @@ func (b *bucket) double(ctx context.Context, root *plan.Item) error {
 	return nil
 }
 
-// freeze freezes shard k of n other than 0, and returns it as it then is. A shard that is missing, or has another number,
-// was edited by hand or split by an earlier version; it starts anew, with nothing left.
+// freeze freezes shard k of n other than 0, and returns it as it then is. A shard that is missing, or has another
+// number, was edited by hand or split by an earlier version; it starts anew, with nothing left.
 func (b *bucket) freeze(ctx context.Context, k, n int, root *plan.Item) (*plan.Item, error) {
 	for {
 		it, _, err := b.write(ctx, k, plan.Freeze(plan.Place{K: k, N: n}, b.s.now()))
@@ -226,8 +226,8 @@ func (b *bucket) step(ctx context.Context, k int, u *plan.Update) error {
 	return err
 }
 
-// stepPause returns how long to wait before a step's write is repeated. The writes that wait for the step compete with it
-// for the shard's capacity, and pause longer from try to try.
+// stepPause returns how long to wait before a step's write is repeated. The writes that wait for the step compete with
+// it for the shard's capacity, and pause longer from try to try.
 func stepPause(int) time.Duration { return jitter(plan.StepPause) }
 
 // write makes a step's write, and repeats it while that may help. It returns the shard as it then is, and whether the
