@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
@@ -213,45 +216,40 @@ func (a *applier) run(ctx context.Context, todo []*Change) error {
 	a.progress(0)
 	began, extended := time.Now(), time.Now()
 	given := 0
+	// ready waits until the rate allows more changes to start, and keeps the lock.
+	ready := func() error {
+		due := began
+		if a.opts.Rate > 0 {
+			due = began.Add(time.Duration(given) * time.Second / time.Duration(a.opts.Rate))
+		}
+		if err := sleep(ctx, time.Until(due)); err != nil || time.Since(extended) <= lockTTL/3 {
+			return err
+		}
+		extended = time.Now()
+		return a.lock.Extend(ctx)
+	}
 	for len(todo) > 0 {
 		n := 1
 		for n < len(todo) && todo[n].phase == todo[0].phase {
 			n++
 		}
-		var running sync.WaitGroup
-		slots := make(chan struct{}, parallel)
-		for some := todo[:n]; len(some) > 0; {
-			if err := a.pace(ctx, began, given); err != nil {
-				running.Wait()
-				return err
+		var err error
+		var running errgroup.Group
+		running.SetLimit(parallel)
+		for step := range slices.Chunk(todo[:n], batch) {
+			if err = ready(); err != nil {
+				break
 			}
-			if time.Since(extended) > lockTTL/3 {
-				if err := a.lock.Extend(ctx); err != nil {
-					running.Wait()
-					return err
-				}
-				extended = time.Now()
-			}
-			step := some[:min(batch, len(some))]
-			some = some[len(step):]
 			given += len(step)
-			slots <- struct{}{}
-			running.Go(func() {
-				defer func() { <-slots }()
+			running.Go(func() error {
 				a.step(ctx, step)
+				return nil
 			})
 		}
-		running.Wait()
+		if _ = running.Wait(); err != nil { // steps record their own failures
+			return err
+		}
 		todo = todo[n:]
-	}
-	return ctx.Err()
-}
-
-// pace waits until the rate allows more changes to start.
-func (a *applier) pace(ctx context.Context, began time.Time, given int) error {
-	if a.opts.Rate > 0 {
-		due := began.Add(time.Duration(given) * time.Second / time.Duration(a.opts.Rate))
-		return sleep(ctx, time.Until(due))
 	}
 	return ctx.Err()
 }

@@ -75,8 +75,10 @@ func (d *decoder) document(root *yaml.Node) {
 	name, ok := d.name(members["manifest"], "manifest", DefaultName)
 	ok = ok && named && namespace != ""
 	m := &Manifest{Namespace: namespace, Name: name, Records: make(map[Key]*Record)}
-	if ok {
-		m = d.manifest(m)
+	if known := d.manifests[[2]string{namespace, name}]; ok && known != nil {
+		m = known
+	} else if ok {
+		d.manifests[[2]string{namespace, name}] = m
 	}
 	d.records(members, func(k Key, n *yaml.Node, r *Record) {
 		r.at = place{d.file, n.Line, n.Column}
@@ -133,15 +135,6 @@ func byOther(first, second string) string {
 		return ""
 	}
 	return ", by manifest " + strictyaml.Quote(first)
-}
-
-// manifest returns the one manifest of that namespace and name.
-func (t *together) manifest(m *Manifest) *Manifest {
-	k := [2]string{m.Namespace, m.Name}
-	if t.manifests[k] == nil {
-		t.manifests[k] = m
-	}
-	return t.manifests[k]
 }
 
 // id checks an ID.
@@ -304,14 +297,7 @@ func (d *decoder) enforce(n *yaml.Node, path string) (e weir.Enforce, ok bool) {
 			return e, true
 		}
 	}
-	hint := "allowed: on, shadow, 1% to 99%"
-	near := strictyaml.Nearest(text, []string{"on", "shadow"})
-	if _, err := weir.ParseEnforce(text + "%"); err == nil {
-		near = text + "%"
-	}
-	if near != "" {
-		hint += "; did you mean " + near + "?"
-	}
+	hint := strictyaml.Allowed(text, []string{"on", "shadow", "1% to 99%"})
 	if tag == "!!null" {
 		d.Not(n, path, hint, "text")
 	} else {

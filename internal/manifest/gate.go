@@ -32,11 +32,7 @@ func (r *rollout) bake(ctx context.Context) error {
 		return err
 	}
 	for until := time.Now().Add(r.opts.Bake); ; {
-		left := time.Until(until)
-		if err := sleep(ctx, min(left, watchEvery)); err != nil {
-			return err
-		}
-		if err := r.lock.Extend(ctx); err != nil {
+		if err := r.pause(ctx, min(time.Until(until), watchEvery)); err != nil {
 			return err
 		}
 		last := !time.Now().Before(until)
@@ -46,22 +42,25 @@ func (r *rollout) bake(ctx context.Context) error {
 	}
 }
 
+// pause sleeps and extends the lock.
+func (r *rollout) pause(ctx context.Context, d time.Duration) error {
+	if err := sleep(ctx, d); err != nil {
+		return err
+	}
+	return r.lock.Extend(ctx)
+}
+
 // wait waits until the gate lets the next stage begin.
 func (r *rollout) wait(ctx context.Context, percent int) error {
 	for {
-		if open, err := r.opts.Gate.Open(ctx, percent); err != nil || open {
+		open, err := r.opts.Gate.Open(ctx, percent)
+		if err != nil || open {
 			return err
 		}
-		if err := sleep(ctx, watchEvery); err != nil {
-			return err
+		if err = r.pause(ctx, watchEvery); err == nil && r.begun {
+			err = r.opts.Gate.Check(ctx, false)
 		}
-		if err := r.lock.Extend(ctx); err != nil {
-			return err
-		}
-		if !r.begun {
-			continue
-		}
-		if err := r.opts.Gate.Check(ctx, false); err != nil {
+		if err != nil {
 			return err
 		}
 	}

@@ -351,48 +351,29 @@ func (d *Reader) Count(n *yaml.Node, path string) (int64, bool) {
 		return 0, false
 	}
 	at := d.Follow(n)
-	suffixed := strings.HasSuffix(s.text, "K") || strings.HasSuffix(s.text, "M")
-	switch {
-	case s.tag == "!!float" && plainInt.MatchString(s.text): // more than 64 bits
-		d.Bad(at, path, "", "%s is too large: at most %d", s.text, int64(weir.MaxTokens))
-		return 0, false
-	case s.tag == "!!float":
-		d.Bad(at, path, countHint, "%s is not a whole number", s.text)
-		return 0, false
-	case s.tag == "!!int", s.tag == "!!str" && (s.loose || suffixed):
-	case s.tag == "!!str" && countText.MatchString(s.text):
+	number, unit := strings.CutSuffix(s.text, "K")
+	factor := int64(1_000)
+	if !unit {
+		number, unit = strings.CutSuffix(s.text, "M")
+		factor = 1_000_000
+	}
+	if !unit {
+		factor = 1
+	}
+	v, err := strconv.ParseInt(number, 10, 64)
+	switch isText := s.tag == "!!str"; {
+	case isText && !s.loose && !unit && countText.MatchString(s.text):
 		d.Bad(at, path, "write "+s.text+" without quotes", "is text, not a number")
-		return 0, false
-	default:
+	case isText && !s.loose && !unit, !isText && s.tag != "!!int" && s.tag != "!!float":
 		d.Not(at, path, countHint, "a number")
-		return 0, false
-	}
-	if strings.HasPrefix(s.text, "-") {
-		d.Bad(at, path, countHint, "%s is negative", s.text)
-		return 0, false
-	}
-	if !countText.MatchString(s.text) || s.tag == "!!int" && !plainInt.MatchString(s.text) {
-		d.Bad(at, path, countHint, "%s is not a decimal whole number", Quote(s.text))
-		return 0, false
-	}
-	unit := int64(1)
-	digits := strings.TrimRight(s.text, "KM")
-	switch s.text[len(digits):] {
-	case "K":
-		unit = 1_000
-	case "M":
-		unit = 1_000_000
-	}
-	v, err := strconv.ParseInt(digits, 10, 64)
-	switch {
-	case err != nil || v > weir.MaxTokens/unit:
+	case !countText.MatchString(s.text), s.tag == "!!int" && !plainInt.MatchString(s.text), err == nil && v == 0:
+		d.Bad(at, path, countHint, "%s is not a whole number of at least 1", Quote(s.text))
+	case err != nil || v > weir.MaxTokens/factor:
 		d.Bad(at, path, "", "%s is too large: at most %d", s.text, int64(weir.MaxTokens))
-		return 0, false
-	case v == 0:
-		d.Bad(at, path, countHint, "must be at least 1")
-		return 0, false
+	default:
+		return v * factor, true
 	}
-	return v * unit, true
+	return 0, false
 }
 
 const periodHint = "write seconds, such as 60, or a duration of one unit: ms, s, m, h, d, w, such as 1h or 30d"
@@ -410,13 +391,7 @@ func (d *Reader) Period(n *yaml.Node, path string) (time.Duration, bool) {
 	case s.tag == "!!int" && plainInt.MatchString(text), s.tag == "!!str" && s.loose && plainInt.MatchString(text):
 		text += "s"
 	case s.tag == "!!str" && periodText.MatchString(text):
-	case s.tag == "!!float":
-		d.Bad(at, path, periodHint, "%s is not a whole number of seconds", text)
-		return 0, false
-	case s.tag == "!!int" && strings.HasPrefix(text, "-"):
-		d.Bad(at, path, periodHint, "%s is negative", text)
-		return 0, false
-	case s.tag == "!!str":
+	case s.tag == "!!str", s.tag == "!!int", s.tag == "!!float":
 		d.Bad(at, path, periodHint, "%s is not a duration", Quote(text))
 		return 0, false
 	default:
