@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 
 	"google.golang.org/grpc"
@@ -39,10 +38,8 @@ func (f *grpcFlags) open(ctx context.Context, s *serving) (err error) {
 	if f.off() {
 		return nil
 	}
-	if f.ln, err = s.listen(ctx, f.Address); err != nil {
-		return fmt.Errorf("%w: choose another address with --grpc, or --grpc off", err)
-	}
-	return nil
+	f.ln, err = s.listen(ctx, "--grpc, or --grpc off", f.Address)
+	return err
 }
 
 // start serves gRPC, configured like HTTP.

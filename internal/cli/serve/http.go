@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"slices"
 	"time"
@@ -38,10 +37,8 @@ func (f *httpFlags) check() error {
 func (f *httpFlags) checkListen(safe bool) error { return httpapi.CheckListen(f.Address, safe) }
 
 func (f *httpFlags) open(ctx context.Context, s *serving) (err error) {
-	if f.ln, err = s.listen(ctx, f.Address); err != nil {
-		return fmt.Errorf("%w: choose another address with --http", err)
-	}
-	return nil
+	f.ln, err = s.listen(ctx, "--http", f.Address)
+	return err
 }
 
 func (f *httpFlags) start(_ context.Context, s *serving) error {

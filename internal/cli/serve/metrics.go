@@ -2,9 +2,6 @@ package serve
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -61,13 +58,10 @@ func (f *metricsFlags) open(ctx context.Context, s *serving) (err error) {
 	if err != nil {
 		return err
 	}
-	s.atEnd(func() { f.close(s.log) })
+	s.closeAtEnd(3*time.Second, "traces", f.tracing.Close)
+	s.atEnd(f.counts.Close)
 	s.observers = append(s.observers, f.counts.Observer())
-	scrapes, err := f.listen(ctx, f.counts)
-	if scrapes != nil {
-		s.tasks = append(s.tasks, scrapes)
-	}
-	return err
+	return f.listen(ctx, s)
 }
 
 //nolint:unparam // a step of a part may fail
@@ -76,42 +70,22 @@ func (f *metricsFlags) start(_ context.Context, s *serving) error {
 	return nil
 }
 
-// close sends the remaining spans, unless that takes too long.
-func (f *metricsFlags) close(log *slog.Logger) {
-	f.counts.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-	defer cancel()
-	if err := f.tracing.Close(ctx); err != nil {
-		log.Warn("traces were lost", slog.Any("error", err))
-	}
-}
-
-// listen opens the address for scrapes at once. It returns nil if there is none.
-func (f *metricsFlags) listen(ctx context.Context, m *metrics.Metrics) (task, error) {
+// listen opens the address for scrapes at once, if there is one.
+func (f *metricsFlags) listen(ctx context.Context, s *serving) error {
 	if f.Address == "" {
-		return nil, nil
+		return nil
 	}
-	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", f.Address)
+	ln, err := s.listen(ctx, "--metrics", f.Address)
 	if err != nil {
-		return nil, fmt.Errorf("%w: choose another address with --metrics", err)
+		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", m.Handler())
+	mux.Handle("GET /metrics", f.counts.Handler())
 	var h http.Handler = mux
 	if loopback(ln.Addr()) { // on other addresses, the network controls access
 		host, _, _ := net.SplitHostPort(f.Address)
 		h = httpapi.OnlyHosts(mux, slices.Concat(thisMachine, []string{host}))
 	}
-	return func(ctx context.Context) error {
-		hs := &http.Server{
-			Handler: h, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
-			MaxHeaderBytes: 16 << 10,
-		}
-		stop := context.AfterFunc(ctx, func() { _ = hs.Close() })
-		defer stop()
-		if err := hs.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	}, nil
+	s.tasks = append(s.tasks, aside(ln, h, 30*time.Second))
+	return nil
 }

@@ -12,19 +12,14 @@ import (
 // A web page whose host name resolves to this machine cannot read the metrics.
 func TestMetricsHost(t *testing.T) {
 	t.Parallel()
-	f := metricsFlags{Address: "127.0.0.1:" + porttest.Free(t)}
-	m, err := metrics.New(metrics.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	serve, err := f.listen(t.Context(), m)
-	if err != nil {
+	f := metricsFlags{Address: "127.0.0.1:" + porttest.Free(t), counts: newMetrics(t, metrics.Config{})}
+	var s serving
+	if err := f.listen(t.Context(), &s); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- serve(ctx) }()
+	go func() { ended <- together(ctx, s.tasks) }()
 	for host, want := range map[string]int{"": 200, "localhost:1": 200, "evil.example": http.StatusMisdirectedRequest} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+f.Address+"/metrics", nil)
 		if err != nil {

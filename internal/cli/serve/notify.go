@@ -21,8 +21,6 @@ type notifyFlags struct {
 	Secret     string `json:"webhook_secret"`
 	Insecure   bool   `json:"webhook_insecure"`
 	Log        bool   `json:"log_near_limit"`
-
-	hook *notify.Webhook // nil: none
 }
 
 func (f *notifyFlags) check() error {
@@ -38,20 +36,23 @@ func (f *notifyFlags) check() error {
 	return nil
 }
 
-func (f *notifyFlags) open(_ context.Context, s *serving) (err error) {
-	if f.hook, err = f.webhook(s.log); err != nil {
+func (f *notifyFlags) open(_ context.Context, s *serving) error {
+	if f.Log {
+		s.observers = append(s.observers, &weir.Observer{NearLimit: notify.Logged(s.log)})
+	}
+	if f.URL == "" {
+		return nil
+	}
+	hook, err := f.webhook(s.log)
+	if err != nil {
 		return err
 	}
-	s.atEnd(func() { f.close(s.log) })
-	s.observers = append(s.observers, f.observer(s.log))
+	s.closeAtEnd(5*time.Second, "near-limit events", hook.Close)
+	s.observers = append(s.observers, &weir.Observer{NearLimit: hook.NearLimit})
 	return nil
 }
 
-// webhook returns the webhook, or nil if there is none.
 func (f *notifyFlags) webhook(log *slog.Logger) (*notify.Webhook, error) {
-	if f.URL == "" {
-		return nil, nil //nolint:nilnil // a nil webhook is none
-	}
 	secret := []byte(f.Secret)
 	if f.SecretFile != "" {
 		text, err := os.ReadFile(f.SecretFile)
@@ -64,28 +65,4 @@ func (f *notifyFlags) webhook(log *slog.Logger) (*notify.Webhook, error) {
 		URL: f.URL, Insecure: f.Insecure, Secret: secret, Log: log,
 		UserAgent: "weir/" + kit.Build().Version,
 	})
-}
-
-// observer passes near-limit events to the webhook and the log, if there are any.
-func (f *notifyFlags) observer(log *slog.Logger) *weir.Observer {
-	var sent, logged *weir.Observer
-	if f.hook != nil {
-		sent = &weir.Observer{NearLimit: f.hook.NearLimit}
-	}
-	if f.Log {
-		logged = &weir.Observer{NearLimit: notify.Logged(log)}
-	}
-	return weir.JoinObservers(sent, logged)
-}
-
-// close sends the waiting events, unless that takes too long.
-func (f *notifyFlags) close(log *slog.Logger) {
-	if f.hook == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := f.hook.Close(ctx); err != nil {
-		log.Warn("near-limit events were lost", slog.Any("error", err))
-	}
 }

@@ -2,11 +2,8 @@ package serve
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/http/pprof"
-	"time"
 
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
@@ -32,9 +29,9 @@ func (f *pprofFlags) open(ctx context.Context, s *serving) error {
 	if f.Address == "" {
 		return nil
 	}
-	ln, err := s.listen(ctx, f.Address)
+	ln, err := s.listen(ctx, "--pprof", f.Address)
 	if err != nil {
-		return fmt.Errorf("%w: choose another address with --pprof", err)
+		return err
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -42,14 +39,6 @@ func (f *pprofFlags) open(ctx context.Context, s *serving) error {
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	s.tasks = append(s.tasks, func(ctx context.Context) error {
-		hs := &http.Server{Handler: httpapi.OnlyHosts(mux, thisMachine), ReadHeaderTimeout: 10 * time.Second}
-		stop := context.AfterFunc(ctx, func() { _ = hs.Close() }) // do not wait for a profile in progress
-		defer stop()
-		if err := hs.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
+	s.tasks = append(s.tasks, aside(ln, httpapi.OnlyHosts(mux, thisMachine), 0))
 	return nil
 }

@@ -4,8 +4,12 @@ package serve
 import (
 	"context"
 	_ "embed"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -203,11 +207,39 @@ func together(ctx context.Context, tasks []task) error {
 	return g.Wait()
 }
 
-// listen opens an address, and closes it at the end.
-func (s *serving) listen(ctx context.Context, address string) (net.Listener, error) {
+// listen opens the address of a flag, and closes it at the end.
+func (s *serving) listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
-	if err == nil {
-		s.atEnd(func() { _ = ln.Close() })
+	if err != nil {
+		return nil, fmt.Errorf("%w: choose another address with %s", err, flag)
 	}
-	return ln, err
+	s.atEnd(func() { _ = ln.Close() })
+	return ln, nil
+}
+
+// aside returns a task that serves operators over HTTP. An answer may take as long as write; 0 means any time. When the
+// task ends, it does not wait for requests in progress.
+func aside(ln net.Listener, h http.Handler, write time.Duration) task {
+	return func(ctx context.Context) error {
+		hs := &http.Server{
+			Handler: h, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: write, MaxHeaderBytes: 16 << 10,
+		}
+		stop := context.AfterFunc(ctx, func() { _ = hs.Close() })
+		defer stop()
+		if err := hs.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	}
+}
+
+// closeAtEnd calls a function when the server has ended, gives it some time, and logs what is lost if it fails.
+func (s *serving) closeAtEnd(within time.Duration, lost string, end func(context.Context) error) {
+	s.atEnd(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		defer cancel()
+		if err := end(ctx); err != nil {
+			s.log.Warn(lost+" were lost", slog.Any("error", err))
+		}
+	})
 }

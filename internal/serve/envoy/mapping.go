@@ -3,7 +3,6 @@ package envoy
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -114,21 +113,6 @@ func (m *Mapping) Namespace(name string) (namespace string, ok bool) {
 		return "", false
 	}
 	return d.namespace, true
-}
-
-// Namespaces returns the namespaces of all domains, each once.
-func (m *Mapping) Namespaces() []string {
-	if m == nil {
-		return []string{""}
-	}
-	var all []string
-	for _, d := range m.domains {
-		if !slices.Contains(all, d.namespace) {
-			all = append(all, d.namespace)
-		}
-	}
-	slices.Sort(all)
-	return all
 }
 
 var builtin = &domain{builtin: true}
