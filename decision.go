@@ -37,7 +37,7 @@ type LimitStatus struct {
 	Entity    string
 	Resource  string
 	Limit     string
-	Source    Source // the level that the limit comes from
+	Source    Source // the scope that the limit comes from
 	Manifest  string // the manifest that declares the limit, as far as is known without a lookup; "" if none
 	Requested int64  // tokens
 	Available int64  // tokens, rounded down; negative in debt
@@ -70,10 +70,10 @@ func (s *LimitStatus) waitFor(milli int64) time.Duration {
 	return time.Duration(max(0, clock.Sub(s.params.At(level, milli), s.at)))
 }
 
-// Source is the level that a limit comes from. The first level that has limits is used; levels are not merged.
+// Source is the scope that a limit comes from. The first scope that has limits is used; scopes are not merged.
 type Source string
 
-// The levels in order of precedence. [SourceRequest], the override of one request, comes before all.
+// The scopes in order of precedence. [SourceRequest], the override of one request, comes before all.
 const (
 	SourceRequest       Source = "request"        // Request.Limits
 	SourceEntity        Source = "entity"         // the entity's limits on this resource
@@ -82,7 +82,7 @@ const (
 	SourceSystem        Source = "system"         // the namespace's limits
 )
 
-// origin is where a limit comes from: the level, and the manifest that declares it there.
+// origin is where a limit comes from: the scope, and the manifest that declares it there.
 type origin struct {
 	source   Source
 	manifest string

@@ -20,7 +20,7 @@ var (
 	// ErrUnavailable reports that no decision could be made, usually because the store did not answer and
 	// on_unavailable is deny. The returned error also wraps the store's error.
 	ErrUnavailable = errors.New("limiter unavailable")
-	// ErrNoLimits matches every [*NoLimitsError]: no level has limits for the request.
+	// ErrNoLimits matches every [*NoLimitsError]: no scope has limits for the request.
 	ErrNoLimits = errors.New("no limits apply")
 	// ErrNotFound reports that an entity, namespace or set of limits does not exist.
 	ErrNotFound = policy.ErrNotFound
@@ -134,11 +134,11 @@ func (e *RequestError) Error() string { return fmt.Sprintf("request %d: %v", e.I
 // Unwrap returns Err.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// NoLimitsError reports that no level (entity, entity default, resource or system) has limits for an entity on a
+// NoLimitsError reports that no scope (entity, entity default, resource or system) has limits for an entity on a
 // resource.
 type NoLimitsError struct{ Entity, Resource string }
 
-// Error names the levels that were checked.
+// Error names the scopes that were checked.
 func (e *NoLimitsError) Error() string {
 	return fmt.Sprintf("no limits apply to entity %q on resource %q: set some for the entity, the resource or the "+
 		"system", e.Entity, e.Resource)

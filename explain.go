@@ -22,7 +22,7 @@ type Explanation struct {
 	// [*BurstError] or a [*NoLimitsError].
 	Err error
 	// OnUnavailable is how the request would be decided if the store did not answer. OnUnavailableFrom is where that is
-	// set: "request", the [Source] of the level, or "config" ([Config.OnUnavailable]). In a chain, the strictest
+	// set: "request", the [Source] of the scope, or "config" ([Config.OnUnavailable]). In a chain, the strictest
 	// counts.
 	OnUnavailable     OnUnavailable
 	OnUnavailableFrom string
@@ -50,18 +50,18 @@ type ExplainedEntity struct {
 	Parent   string
 	Cascade  bool   // the parent is charged, too, and is next in the chain
 	Manifest string // the manifest that declares the entity
-	// Levels are the levels at which limits are looked up, in order of precedence; the first that has some applies.
-	Levels []ExplainedLevel
+	// Scopes are where limits are looked up, in order of precedence; the first that has some applies.
+	Scopes []ExplainedScope
 	// Limits are those that apply. If there are none, the entity is not charged.
 	Limits []ExplainedLimit
 }
 
-// ExplainedLevel is a level at which limits are looked up.
-type ExplainedLevel struct {
+// ExplainedScope is a scope in which limits may be set.
+type ExplainedScope struct {
 	Source  Source
 	Set     bool // it has limits
 	Applies bool // it is the first that has limits
-	// OnUnavailable is the setting of this level for when the store does not answer, whichever level's limits apply.
+	// OnUnavailable is the setting of this scope for when the store does not answer, whichever scope's limits apply.
 	OnUnavailable OnUnavailable
 }
 
@@ -185,11 +185,11 @@ func (e *explainer) see(m *policy.Member) {
 		Manifest: rec.Managed.Name(),
 	}
 	e.declaredBy(n.Manifest)
-	if m.Levels == nil {
-		n.Levels = []ExplainedLevel{{Source: SourceRequest, Set: true, Applies: true}}
+	if m.Scopes == nil {
+		n.Scopes = []ExplainedScope{{Source: SourceRequest, Set: true, Applies: true}}
 	}
-	for _, l := range m.Levels {
-		n.Levels = append(n.Levels, ExplainedLevel{
+	for _, l := range m.Scopes {
+		n.Scopes = append(n.Scopes, ExplainedScope{
 			Source: Source(l.Source), Set: len(l.Limits) > 0, OnUnavailable: OnUnavailable(l.OnUnavailable),
 		})
 	}
@@ -244,15 +244,15 @@ func (e *explainer) look(ctx context.Context, lease *Lease) (stale bool, d Decis
 // add records a limit that applies.
 func (e *explainer) add(at int, c store.Charge, s LimitStatus) {
 	n := &e.x.Chain[at]
-	for i := range n.Levels {
-		n.Levels[i].Applies = n.Levels[i].Source == s.Source
+	for i := range n.Scopes {
+		n.Scopes[i].Applies = n.Scopes[i].Source == s.Source
 	}
 	e.declaredBy(s.Manifest)
 	l := limitOf(c.Limit)
-	for _, level := range e.chain[at].Levels {
-		if Source(level.Source) == s.Source && level.Enforce != nil {
-			i := slices.IndexFunc(level.Limits, func(o store.Limit) bool { return o.Name == l.Name })
-			l.Enforce = Enforce(level.Enforce[i])
+	for _, scope := range e.chain[at].Scopes {
+		if Source(scope.Source) == s.Source && scope.Enforce != nil {
+			i := slices.IndexFunc(scope.Limits, func(o store.Limit) bool { return o.Name == l.Name })
+			l.Enforce = Enforce(scope.Enforce[i])
 		}
 	}
 	n.Limits = append(n.Limits, ExplainedLimit{Limit: l, Status: s})

@@ -23,9 +23,9 @@ func (b *bundle) explained(entity string, tokens weir.Tokens) weir.Explanation {
 	return x
 }
 
-// levelsText formats levels as in "entity - resource + system": + marks the level that applies, - marks a level without
+// scopesText formats levels as in "entity - resource + system": + marks the level that applies, - marks a level without
 // limits.
-func levelsText(levels []weir.ExplainedLevel) string {
+func scopesText(levels []weir.ExplainedScope) string {
 	var parts []string
 	for _, l := range levels {
 		text := string(l.Source)
@@ -47,12 +47,12 @@ func TestExplainLevels(t *testing.T) {
 	want := func(when, levels string) {
 		t.Helper()
 		x := b.explained("alice", nil)
-		if got := levelsText(x.Chain[0].Levels); got != levels {
+		if got := scopesText(x.Chain[0].Scopes); got != levels {
 			t.Errorf("%s: %q, want %q", when, got, levels)
 		}
 	}
 	x := b.explained("alice", weir.Tokens{"any": 1})
-	if got := levelsText(x.Chain[0].Levels); !errors.Is(x.Err, weir.ErrNoLimits) || got != "-entity -entity-default -resource -system" {
+	if got := scopesText(x.Chain[0].Scopes); !errors.Is(x.Err, weir.ErrNoLimits) || got != "-entity -entity-default -resource -system" {
 		t.Errorf("no limits: %v, %s", x.Err, got)
 	}
 	b.set("", "", rpm)
@@ -69,7 +69,7 @@ func TestExplainLevels(t *testing.T) {
 
 	x, err := b.Explain(b.ctx, weir.Request{Entity: "alice", Resource: "api", Limits: []weir.Limit{weir.PerDay("rpd", 5)}})
 	must(t, err)
-	if got := levelsText(x.Chain[0].Levels); got != "+request" || x.Chain[0].Limits[0].Limit.Name != "rpd" {
+	if got := scopesText(x.Chain[0].Scopes); got != "+request" || x.Chain[0].Limits[0].Limit.Name != "rpd" {
 		t.Errorf("a request's own: %s, %+v", got, x.Chain[0].Limits)
 	}
 }

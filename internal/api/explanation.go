@@ -175,9 +175,9 @@ func outcome(err error) string {
 func explainedEntity(n *weir.ExplainedEntity) ExplainedEntity {
 	j := ExplainedEntity{
 		n.ID, n.Exists, n.Name, n.Parent, n.Cascade, n.Manifest,
-		make([]ExplainedLevel, len(n.Levels)), make([]ExplainedLimit, len(n.Limits)),
+		make([]ExplainedLevel, len(n.Scopes)), make([]ExplainedLimit, len(n.Limits)),
 	}
-	for i, l := range n.Levels {
+	for i, l := range n.Scopes {
 		j.Levels[i] = ExplainedLevel(l)
 	}
 	for i := range n.Limits {

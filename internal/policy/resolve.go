@@ -14,7 +14,7 @@ import (
 // MaxDepth is the maximum number of entities in a chain: an entity, its parent, and so on.
 const MaxDepth = 8
 
-// NoLimitsError reports that no level has limits for an entity on a resource.
+// NoLimitsError reports that no scope has limits for an entity on a resource.
 type NoLimitsError struct{ Entity, Resource string }
 
 // Error names the entity and the resource.
@@ -166,7 +166,7 @@ func (from lookup) read(keys []recordKey) ([]catalogRecord, time.Time, error) {
 	return append(rs, catalogRecord{exists: true, unreadable: true}), good, nil
 }
 
-// add adds an entity to a policy, with its limits from the first level that has some. An entity without limits is not
+// add adds an entity to a policy, with its limits from the first scope that has some. An entity without limits is not
 // charged.
 func (r *Resolver) add(p *Policy, id string, rs []catalogRecord) {
 	p.Chain = append(p.Chain, id)
@@ -181,11 +181,11 @@ func (r *Resolver) add(p *Policy, id string, rs []catalogRecord) {
 		return
 	}
 	from := &catalogRecord{}
-	for _, l := range levels {
-		level := &rs[l.slot]
-		t.Epoch = min(t.Epoch, level.epoch) // including levels without limits: they may have some by now
-		if len(level.limits) > 0 {
-			from = level
+	for _, l := range scopes {
+		scope := &rs[l.slot]
+		t.Epoch = min(t.Epoch, scope.epoch) // including scopes without limits: they may have some by now
+		if len(scope.limits) > 0 {
+			from = scope
 			break
 		}
 	}
@@ -202,21 +202,21 @@ func (r *Resolver) add(p *Policy, id string, rs []catalogRecord) {
 	p.OnUnavailable = Stricter(p.OnUnavailable, r.setting(rs).Mode)
 }
 
-// setting returns the mode that applies to an entity with these records: that of the first level that has one. A level
+// setting returns the mode that applies to an entity with these records: that of the first scope that has one. A scope
 // that cannot be read means ModeDeny.
 func (r *Resolver) setting(rs []catalogRecord) Setting {
 	if rs[slotEntity].unreadable {
 		return Setting{ModeDeny, string(SourceEntity)}
 	}
-	for _, level := range levels {
-		if level.slot >= len(rs) {
+	for _, scope := range scopes {
+		if scope.slot >= len(rs) {
 			continue
 		}
-		switch rec := &rs[level.slot]; {
+		switch rec := &rs[scope.slot]; {
 		case rec.unreadable:
-			return Setting{ModeDeny, string(level.source)}
+			return Setting{ModeDeny, string(scope.source)}
 		case rec.onUnavailable != ModeDefault:
-			return Setting{rec.onUnavailable, string(level.source)}
+			return Setting{rec.onUnavailable, string(scope.source)}
 		}
 	}
 	return Setting{r.cfg.Default, "config"}

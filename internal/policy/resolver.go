@@ -17,7 +17,7 @@ type Config struct {
 	TTL       time.Duration // of what is cached; negative: nothing is
 	Entries   int           // bounds the cached records, and the cached policies of a namespace
 	Timeout   time.Duration // of a read of the catalog
-	Default   Mode          // where no level sets one
+	Default   Mode          // where no scope sets one
 	Retention time.Duration // of audit events
 
 	OnLocal    func()                       // called for each policy whose mode is ModeLocal

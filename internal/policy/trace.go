@@ -12,13 +12,13 @@ type Member struct {
 	ID      string
 	Exists  bool // it was created
 	Record  record.Entity
-	Levels  []Level // in order of precedence; nil if the request brings the limits of this entity
-	Charged bool    // some level has limits
-	Setting Setting // for when the store does not answer
+	Scopes  []ScopeLimits // in order of precedence; nil if the request brings the limits of this entity
+	Charged bool          // some scope has limits
+	Setting Setting       // for when the store does not answer
 }
 
-// Level is what one level holds for an entity on a resource.
-type Level struct {
+// ScopeLimits is what one scope holds for an entity on a resource.
+type ScopeLimits struct {
 	Source        Source
 	Limits        []store.Limit
 	Enforce       []record.Enforce // of the limits; nil if all are enforced
@@ -38,10 +38,10 @@ func (n *Namespace) Trace(ctx context.Context, entity, resource string, own bool
 			ID: id, Exists: rs[slotEntity].exists && !rs[slotEntity].entity.Created.IsZero(),
 			Record: rs[slotEntity].entity, Setting: n.setting(rs),
 		}
-		for _, l := range levels {
+		for _, l := range scopes {
 			if len(rs) > slotsBeforeOwn {
 				rec := &rs[l.slot]
-				m.Levels = append(m.Levels, Level{l.source, rec.limits, rec.enforce, rec.onUnavailable})
+				m.Scopes = append(m.Scopes, ScopeLimits{l.source, rec.limits, rec.enforce, rec.onUnavailable})
 			}
 			if l.slot < len(rs) {
 				m.Charged = m.Charged || len(rs[l.slot].limits) > 0

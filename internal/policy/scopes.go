@@ -30,16 +30,16 @@ func Stricter(a, b Mode) Mode {
 	return b
 }
 
-// Setting is the mode of an entity on a resource, and where it is set: the source of the level, or "config".
+// Setting is the mode of an entity on a resource, and where it is set: the source of the scope, or "config".
 type Setting struct {
 	Mode Mode
 	From string
 }
 
-// Source is the level that a limit comes from.
+// Source is the scope that a limit comes from.
 type Source string
 
-// The levels in order of precedence.
+// The scopes in order of precedence.
 const (
 	SourceEntity        Source = "entity"
 	SourceEntityDefault Source = "entity-default"
@@ -59,8 +59,8 @@ const (
 	slotsBeforeOwn = slotLimits
 )
 
-// levels are the levels at which limits and settings are looked up, in order of precedence.
-var levels = []struct {
+// scopes are where limits and settings are looked up, in order of precedence.
+var scopes = []struct {
 	source Source
 	slot   int
 }{
@@ -70,15 +70,15 @@ var levels = []struct {
 	{SourceSystem, slotSystem},
 }
 
-// Scope names the limits of a level: those of an entity on a resource, of an entity on all others, of a resource, or,
-// with neither, of the namespace.
+// Scope is where limits are set: for an entity on a resource, for an entity on all others, for a resource, or, with
+// neither, for the namespace.
 type Scope struct{ Entity, Resource string }
 
 // Scopes returns the scopes of the limits of an entity on a resource, in order of precedence. The first that has limits
 // applies.
 func Scopes(entity, resource string) []Scope {
-	all, keys := make([]Scope, len(levels)), recordsOf("", entity, resource)
-	for i, l := range levels {
+	all, keys := make([]Scope, len(scopes)), recordsOf("", entity, resource)
+	for i, l := range scopes {
 		all[i].Entity, all[i].Resource = record.LimitsOf(keys[l.slot].key())
 	}
 	return all
