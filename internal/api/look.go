@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/manifest"
 )
 
 // AuditQuery selects changes.
@@ -116,8 +118,27 @@ type Revision struct {
 	Text string `json:"text"`
 }
 
-// The operations on the history of manifests.
+// ExportQuery names the manifest to export.
+type ExportQuery struct {
+	Manifest string `json:"manifest" in:"query"`
+}
+
+// Exported is the text of a manifest.
+type Exported struct {
+	Text    string `json:"text"`
+	LeftOut int    `json:"left_out"` // records of other manifests
+}
+
+// The operations on live records as a manifest, and on the history of manifests.
 var (
+	ExportManifest = declare(Op{Name: "exportManifest", Method: "GET", Path: "/v1/manifests/export"},
+		func(ctx context.Context, lim *weir.Limiter, q *ExportQuery) (Exported, error) {
+			m, elsewhere, err := manifest.Export(ctx, lim, cmp.Or(q.Manifest, manifest.DefaultName))
+			if err != nil {
+				return Exported{}, err
+			}
+			return Exported{string(m.Text()), elsewhere}, nil
+		})
 	ListManifests = declare(Op{Name: "listManifests", Method: "GET", Path: "/v1/manifests"},
 		func(ctx context.Context, lim *weir.Limiter, q *Page) (List[admin.Revision], error) {
 			p, err := admin.New(lim).Manifests.Revisions(ctx, admin.RevisionQuery{After: q.After, Max: q.Max})

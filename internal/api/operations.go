@@ -5,7 +5,7 @@ var Operations = []*Op{
 	ListEntities.Op, CreateEntity.Op, ShowEntity.Op, UpdateEntity.Op, DeleteEntity.Op, ListChildren.Op,
 	ShowLimits.Op, SetLimits.Op, DeleteLimits.Op, ListLimits.Op, ListResources.Op, ShowSystem.Op, SetSystem.Op,
 	ListNamespaces.Op, CreateNamespace.Op, ShowNamespace.Op, DeleteNamespace.Op, RecoverNamespace.Op, PurgeNamespace.Op,
-	ListManifests.Op, ListRevisions.Op, ShowRevision.Op,
+	ExportManifest.Op, ListManifests.Op, ListRevisions.Op, ShowRevision.Op,
 	ListUsage.Op, SummarizeUsage.Op, TopUsage.Op,
 	Explain.Op, Acquire.Op,
 	ListAudit.Op, ListBuckets.Op, ShowBucket.Op, ResetBucket.Op,

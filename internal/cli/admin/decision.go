@@ -14,7 +14,7 @@ func span(s api.Seconds) string { return kit.Span(time.Duration(s)) }
 
 // limitText is the text form of a status's limit, marked if it is in shadow.
 func limitText(s *api.Status) string {
-	text := s.Rate().String()
+	text := term.Clean(s.Rate().String())
 	if s.Shadow {
 		text += " (shadow)"
 	}

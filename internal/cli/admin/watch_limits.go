@@ -7,7 +7,7 @@ import (
 
 	"charm.land/lipgloss/v2"
 
-	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/term"
 )
@@ -18,39 +18,16 @@ type limitsPicture struct {
 
 	at     time.Time // the server's time of the event
 	heard  time.Time // when it arrived
-	limits []liveLimit
-}
-
-// liveLimit is a limit as in GET /v1/available, with the fields that are shown.
-type liveLimit struct {
-	Entity    string     `json:"entity"`
-	Limit     string     `json:"limit"`
-	Source    string     `json:"source"`
-	Manifest  string     `json:"manifest"`
-	Available int64      `json:"available"`
-	Amount    int64      `json:"amount"`
-	Period    string     `json:"period"`
-	Burst     int64      `json:"burst"`
-	FullIn    float64    `json:"full_in"`
-	Shadow    bool       `json:"shadow"`
-	parsed    weir.Limit // from the fields above
+	limits []api.Status
 }
 
 func (p *limitsPicture) read(data []byte) error {
 	var event struct {
-		At     time.Time   `json:"at"`
-		Limits []liveLimit `json:"limits"`
+		At     time.Time    `json:"at"`
+		Limits []api.Status `json:"limits"`
 	}
 	if err := json.Unmarshal(data, &event); err != nil {
 		return err
-	}
-	for i := range event.Limits {
-		l := &event.Limits[i]
-		limit, err := weir.ParseLimit(fmt.Sprintf("%s:%d/%s:%d", l.Limit, l.Amount, l.Period, l.Burst))
-		if err != nil {
-			return err
-		}
-		l.parsed = limit
 	}
 	p.at, p.heard, p.limits = event.At, time.Now(), event.Limits
 	return nil
@@ -65,7 +42,7 @@ func (p *limitsPicture) draw(a *kit.Run, width, _ int) []string {
 	}
 	names := 0
 	for i := range p.limits {
-		names = max(names, lipgloss.Width(p.limits[i].text()))
+		names = max(names, lipgloss.Width(limitText(&p.limits[i])))
 	}
 	names = min(names, width/3)
 	bar := min(max(8, width-names-4), 60)
@@ -74,15 +51,15 @@ func (p *limitsPicture) draw(a *kit.Run, width, _ int) []string {
 		l := &p.limits[i]
 		if l.Entity != entity || i == 0 {
 			entity = l.Entity
-			lines = append(lines, "", a.Out.Bold(term.Clean(entity))+a.Out.Faint("  "+l.origin()))
+			lines = append(lines, "", a.Out.Bold(term.Clean(entity))+a.Out.Faint("  "+originText(l)))
 		}
 		used := float64(l.Burst-l.Available) / float64(max(1, l.Burst))
-		lines = append(lines, fmt.Sprintf("  %s  %s", term.Fit(l.text(), names), a.Out.Bar(used, bar)))
+		lines = append(lines, fmt.Sprintf("  %s  %s", term.Fit(limitText(l), names), a.Out.Bar(used, bar)))
 		what := fmt.Sprintf("%s of %s left", a.Out.Count(l.Available), a.Out.Count(l.Burst))
 		if l.Available < 0 {
 			what = a.Out.Bad(fmt.Sprintf("in debt by %s, burst %s", a.Out.Count(-l.Available), a.Out.Count(l.Burst)))
 		}
-		full := time.Duration(l.FullIn*float64(time.Second)) - time.Since(p.heard)
+		full := time.Duration(l.FullIn) - time.Since(p.heard)
 		if full > 0 {
 			what += ", full in " + kit.Span(full)
 		}
@@ -91,16 +68,8 @@ func (p *limitsPicture) draw(a *kit.Run, width, _ int) []string {
 	return lines
 }
 
-func (l *liveLimit) text() string {
-	text := term.Clean(l.parsed.String())
-	if l.Shadow {
-		text += " (shadow)"
-	}
-	return text
-}
-
-func (l *liveLimit) origin() string {
-	text := "limits from level " + term.Clean(l.Source)
+func originText(l *api.Status) string {
+	text := "limits from level " + term.Clean(string(l.Source))
 	if l.Manifest != "" {
 		text += ", manifest " + term.Clean(l.Manifest)
 	}
@@ -115,8 +84,8 @@ func (p *limitsPicture) rows() (rows [][]string) {
 	for i := range p.limits {
 		l := &p.limits[i]
 		rows = append(rows, []string{
-			kit.Instant(p.at), l.Entity, l.text(), digits(l.Available), digits(l.Burst),
-			kit.Span(time.Duration(l.FullIn * float64(time.Second))), l.Source,
+			kit.Instant(p.at), l.Entity, limitText(l), digits(l.Available), digits(l.Burst),
+			span(l.FullIn), string(l.Source),
 		})
 	}
 	return rows

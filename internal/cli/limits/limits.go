@@ -12,7 +12,6 @@ import (
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/aws/function"
 	"github.com/weirlimits/weir/internal/cli/kit"
-	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
@@ -117,15 +116,15 @@ func export(r *kit.Run) *cobra.Command {
 manages and those that no manifest manages. Applying the result changes none of them.`,
 		Example: "  weir limits export",
 	}, func(ctx context.Context, q *named) error {
-		return r.With(stores.Existing, func(lim *weir.Limiter) error {
-			m, elsewhere, err := manifest.Export(ctx, lim, q.Manifest)
+		return r.Call(api.ExportManifest.Op, func(c api.Caller) error {
+			m, _, err := api.ExportManifest.Call(ctx, c, &api.ExportQuery{Manifest: q.Manifest})
 			if err != nil {
 				return err
 			}
-			if elsewhere > 0 {
-				r.Err.Println("left out:", kit.Plural(elsewhere, "record"), "of other manifests")
+			if m.LeftOut > 0 {
+				r.Err.Println("left out:", kit.Plural(m.LeftOut, "record"), "of other manifests")
 			}
-			return printText(r, m.Text())
+			return printText(r, []byte(m.Text))
 		})
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strconv"
@@ -14,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 )
 
@@ -45,6 +48,67 @@ func FuzzAcquireBody(f *testing.F) {
 		if namespace != want.Namespace || wait != want.wait || got.Entity != want.Entity || got.Resource != want.Resource ||
 			string(got.OnUnavailable) != want.OnUnavailable || !reflect.DeepEqual(got.Tokens, want.Tokens) || !slices.Equal(got.Limits, want.Limits) {
 			t.Fatalf("%q: got %q %+v %s, want %+v", data, namespace, got, wait, want)
+		}
+	})
+}
+
+// FuzzOperations sends any parameters and any body to each operation: the answer is documented, and never the server's
+// fault.
+func FuzzOperations(f *testing.F) {
+	params := map[string]string{
+		"parent": "alice", "prefix": "a", "children": "true", "deleted": "true", "orphaned": "true", "subject": "system", "manifest": "m",
+		"entity": "alice", "resource": "gpt-4", "tokens": "rpm=1,tpm=2", "limits": "rpm:1/min:2", "limit": "rpm", "on_unavailable": "deny",
+		"window": "hourly", "from": "2026-11", "to": "2026-11-21T13:00:00Z", "by": "resource", "max": "1", "after": "x",
+	}
+	members := map[string]string{
+		"id": `"a"`, "name": `"n"`, "parent": `""`, "cascade": `true`, "metadata": `{"b":"c"}`, "entity": `"a"`, "resource": `"b"`,
+		"namespace": `"default"`, "tokens": `{"rpm":1}`, "limits": `["rpm:1/min"]`, "on_unavailable": `"deny"`, "near_limit": `[80]`,
+	}
+	for i, o := range api.Operations {
+		var query, body []string
+		for _, field := range o.Fields() {
+			switch field.In {
+			case "query":
+				query = append(query, field.Name+"="+params[field.Name])
+			case "":
+				body = append(body, strconv.Quote(field.Name)+":"+members[field.Name])
+			}
+		}
+		object := "{" + strings.Join(body, ",") + "}"
+		f.Add(uint(i), "", "", "")
+		f.Add(uint(i), "", object, "")
+		f.Add(uint(i), strings.Join(query, "&"), object, `"0"`)
+		for _, one := range query {
+			f.Add(uint(i), one, object, "")
+		}
+	}
+	doc := readDocument(f)
+	f.Fuzz(func(t *testing.T, which uint, query, body, match string) {
+		s, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: newLimiter(t)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := api.Operations[which%uint(len(api.Operations))]
+		target := strings.NewReplacer("{id}", "alice", "{name}", "n", "{entity}", "alice", "{resource}", "gpt-4", "{revision}", "1").Replace(o.Path)
+		r := httptest.NewRequestWithContext(t.Context(), o.Method, target, strings.NewReader(body))
+		r.URL.RawQuery = query
+		r.Header.Set("Content-Type", "application/json")
+		if match != "" {
+			r.Header.Set("If-Match", match)
+		}
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r)
+		a := answer{ResponseRecorder: w}
+		if w.Body.Len() > 0 {
+			if err := json.Unmarshal(w.Body.Bytes(), &a.JSON); err != nil {
+				t.Fatalf("%s %s?%s: %s: %v", o.Method, target, query, w.Body, err)
+			}
+		}
+		if w.Code >= 500 {
+			t.Errorf("%s %s?%s %s: %d %s", o.Method, target, query, body, w.Code, w.Body)
+		}
+		for _, bad := range doc.check(o.Method+" "+o.Path, a) {
+			t.Errorf("%s %s?%s %s: %d %s", o.Method, target, query, body, w.Code, bad)
 		}
 	})
 }

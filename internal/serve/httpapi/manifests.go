@@ -210,23 +210,6 @@ func (s *manifests) applyPlans(
 	return reply(w, http.StatusOK, map[string]any{"results": results})
 }
 
-// export returns the live records as a manifest, as a JSON string.
-func (s *manifests) export(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.query(r, "manifest")
-	if err != nil {
-		return err
-	}
-	name := q.Get("manifest")
-	if name == "" {
-		name = manifest.DefaultName
-	}
-	m, elsewhere, err := manifest.Export(r.Context(), q.lim, name)
-	if err != nil {
-		return err
-	}
-	return reply(w, http.StatusOK, map[string]any{"text": string(m.Text()), "left_out": elsewhere})
-}
-
 // revision parses a revision number, which starts at 1.
 func revision(text string) (int, error) {
 	n, err := strconv.Atoi(text)

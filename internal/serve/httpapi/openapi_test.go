@@ -25,7 +25,7 @@ import (
 // document is openapi.json.
 type document map[string]any
 
-func readDocument(t *testing.T) document {
+func readDocument(t testing.TB) document {
 	t.Helper()
 	text, err := os.ReadFile("openapi.json")
 	if err != nil {

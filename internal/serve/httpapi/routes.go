@@ -43,7 +43,6 @@ func (s *Server) routes() []route {
 		{"GET", "/v1/whoami", known, probes.whoami},
 
 		{"GET", "/v1/manifests/schema", anyone, manifests.schema},
-		{"GET", "/v1/manifests/export", reads, manifests.export},
 		{"POST", "/v1/manifests/validate", reads, manifests.validate},
 		{"POST", "/v1/manifests/plan", reads, manifests.plan},
 		{"POST", "/v1/manifests/diff", reads, manifests.diff},
