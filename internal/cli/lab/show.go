@@ -60,14 +60,10 @@ func showChart(s *term.Screen, c *report.Chart) {
 
 func styled(s *term.Screen, style report.Style, text string) string {
 	switch style {
-	case report.Good:
-		return s.Good(text)
 	case report.Warn:
 		return s.Warn(text)
 	case report.Bad:
 		return s.Bad(text)
-	case report.Faint:
-		return s.Faint(text)
 	case report.Plain:
 	}
 	return text

@@ -43,19 +43,11 @@ the store shows. No other namespace is touched. The exit code is 0 if all promis
 kept, otherwise 1; the calls of the failed round are then saved to a file.
 
 A store in memory or on disk is tested from one process; for other stores, more processes
-are started. The faults are ` + faultNames() + `.`,
+are started. The faults are ` + torture.Names(torture.AllFaults) + `.`,
 		Example: `  weir torture --store memory: --duration 10s
   weir torture --store 'dynamodb://weir?region=eu-central-1' --rate 100
   weir torture --store redis://localhost --processes 8 --faults kill,drop`,
 	}, func(ctx context.Context, q *tortureFlags) error { return runTorture(ctx, a, q) })
-}
-
-func faultNames() string {
-	names := make([]string, len(torture.AllFaults))
-	for i, f := range torture.AllFaults {
-		names[i] = string(f)
-	}
-	return strings.Join(names, ", ")
 }
 
 // TortureWorkerCmd is the process that weir torture starts.

@@ -22,78 +22,25 @@ var aliases = map[string][]string{
 	"time":     {"ts", "timestamp", "@timestamp"},
 }
 
-// object is a line of JSON with unparsed values. It is reused, because a log has millions of lines.
-type object struct {
-	keys, values [][]byte
-}
+// object is a line of JSON with unparsed values.
+type object map[string]json.RawMessage
 
-// parse parses a line; the keys and values point into it.
-func (o *object) parse(line []byte) error {
-	o.keys, o.values = o.keys[:0], o.values[:0]
-	line = bytes.TrimSpace(line)
-	if !json.Valid(line) {
-		var syntax *json.SyntaxError
-		if err := json.Unmarshal(line, new(any)); errors.As(err, &syntax) {
-			return fmt.Errorf("is not JSON: %w at byte %d", err, syntax.Offset)
-		}
-		return errors.New("is not JSON")
-	}
-	if line[0] != '{' {
+// parse parses a line. It can be called again for the next one.
+func (o object) parse(line []byte) error {
+	clear(o)
+	var syntax *json.SyntaxError
+	switch err := json.Unmarshal(line, &o); {
+	case errors.As(err, &syntax):
+		return fmt.Errorf("is not JSON: %w at byte %d", err, syntax.Offset)
+	case err != nil:
 		return errors.New("is not a JSON object")
 	}
-	for i := 1; ; { // the line is valid, so the loops below terminate
-		for line[i] != '"' {
-			if line[i] == '}' {
-				return nil
-			}
-			i++
-		}
-		end := valueEnd(line, i)
-		o.keys = append(o.keys, line[i+1:end-1])
-		for i = end; line[i] == ':' || isSpace(line[i]); i++ {
-		}
-		end = valueEnd(line, i)
-		o.values = append(o.values, line[i:end])
-		i = end
-	}
+	return nil
 }
-
-// valueEnd returns the end of the value that begins at i.
-func valueEnd(b []byte, i int) int {
-	depth := 0
-	for ; i < len(b); i++ {
-		switch b[i] {
-		case '"':
-			for i++; b[i] != '"'; i++ {
-				if b[i] == '\\' {
-					i++
-				}
-			}
-		case '{', '[':
-			depth++
-			continue
-		case '}', ']':
-			depth--
-		default:
-			if depth > 0 {
-				continue
-			}
-			for ; i < len(b) && b[i] != ',' && b[i] != '}' && b[i] != ']' && !isSpace(b[i]); i++ {
-			}
-			return i
-		}
-		if depth == 0 {
-			return i + 1
-		}
-	}
-	return i
-}
-
-func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
 // get returns the text of a field: a string without its quotes, or a number or boolean as written. The name is a key,
 // a path of keys separated by dots, or one with aliases.
-func (o *object) get(name string) ([]byte, error) {
+func (o object) get(name string) ([]byte, error) {
 	raw := o.find(name)
 	for _, alias := range aliases[name] {
 		if raw != nil {
@@ -119,18 +66,13 @@ func (o *object) get(name string) ([]byte, error) {
 	return raw, nil
 }
 
-func (o *object) find(name string) []byte {
-	for i, key := range o.keys {
-		if string(key) == name {
-			return o.values[i]
-		}
+func (o object) find(name string) json.RawMessage {
+	if raw, ok := o[name]; ok {
+		return raw
 	}
 	first, rest, ok := strings.Cut(name, ".")
-	if !ok {
-		return nil
-	}
-	var inner object
-	if raw := o.find(first); len(raw) == 0 || raw[0] != '{' || inner.parse(raw) != nil {
+	inner := make(object)
+	if !ok || inner.parse(o[first]) != nil {
 		return nil
 	}
 	return inner.find(rest)

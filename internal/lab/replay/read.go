@@ -97,7 +97,7 @@ func Read(ctx context.Context, src io.Reader, cfg ReadConfig) (*Log, error) {
 	cfg.Entity = cmp.Or(cfg.Entity, "client")
 	cfg.Time = cmp.Or(cfg.Time, "time")
 	r := &reader{
-		cfg: cfg, log: &Log{count: cfg.Count, bad: []BadLine{}}, newest: math.MinInt64,
+		cfg: cfg, object: make(object), log: &Log{count: cfg.Count, bad: []BadLine{}}, newest: math.MinInt64,
 		count: make([]int64, len(cfg.Count)),
 	}
 	if err := r.resolve(); err != nil {
@@ -262,7 +262,7 @@ func (r *reader) field(f int, name string) ([]byte, error) {
 }
 
 func (r *reader) readJSON(line []byte, e *entry) (entity, resource []byte, err error) {
-	o := &r.object
+	o := r.object
 	if err := o.parse(line); err != nil {
 		return nil, nil, err
 	}

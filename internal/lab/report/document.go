@@ -23,10 +23,8 @@ type Style int
 // Styles.
 const (
 	Plain Style = iota
-	Good
 	Warn
 	Bad
-	Faint
 )
 
 // Text is lines of text. An empty line is a blank one.

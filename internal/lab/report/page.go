@@ -54,7 +54,7 @@ func (w *page) part(part any) {
 		}
 		w.raw("</tbody></table>")
 	case Text:
-		w.raw([]string{"<p>", "<p>", `<p class="warn">`, `<p class="bad">`, "<p>"}[part.Style])
+		w.raw([]string{"<p>", `<p class="warn">`, `<p class="bad">`}[part.Style])
 		w.raw(strings.ReplaceAll(html.EscapeString(strings.Join(part.Lines, "\n")), "\n", "<br>") + "</p>")
 	case Table:
 		rows, _ := part.Texts(decimal)

@@ -19,7 +19,7 @@ func (r *Report) Document() *report.Document {
 		verdict = "a promise was broken"
 	}
 	if len(r.Faults) > 0 {
-		faults = join(r.Faults)
+		faults = Names(r.Faults)
 	}
 	var l report.Lines
 	l.Add("verdict", "%s", verdict)

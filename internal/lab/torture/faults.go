@@ -41,14 +41,15 @@ func ParseFaults(text string) ([]Fault, error) {
 	var faults []Fault
 	for name := range strings.SplitSeq(text, ",") {
 		if !slices.Contains(AllFaults, Fault(name)) {
-			return nil, fmt.Errorf("must be all, none or names from %s: %q", join(AllFaults), name)
+			return nil, fmt.Errorf("must be all, none or names from %s: %q", Names(AllFaults), name)
 		}
 		faults = append(faults, Fault(name))
 	}
 	return faults, nil
 }
 
-func join(faults []Fault) string {
+// Names lists faults for people.
+func Names(faults []Fault) string {
 	names := make([]string, len(faults))
 	for i, f := range faults {
 		names[i] = string(f)
