@@ -116,7 +116,9 @@ func declare(b *bundle, scope admin.Scope, u weir.OnUnavailable, limits ...weir.
 	b.t.Helper()
 	before, err := b.admin.Manifests.Declared(b.ctx, scope)
 	must(b.t, err)
-	after := declaredLimits(scope, "m", limits...)
+	after := admin.Declared{Limits: &admin.ScopedLimits{
+		Scope: scope, Limits: limits, Managed: &admin.Managed{Manifest: "m", Hash: "h"},
+	}}
 	after.Limits.OnUnavailable = u
 	return b.admin.Manifests.Declare(b.ctx, []admin.DeclaredChange{{Before: before, After: after}})[0]
 }

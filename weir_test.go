@@ -164,6 +164,43 @@ func (b *bundle) wantLeftOn(entity, resource string, want weir.Tokens) {
 	}
 }
 
+// limiterOn returns a limiter over a store.
+func limiterOn(tb testing.TB, st store.Store) *weir.Limiter {
+	tb.Helper()
+	lim, err := weir.New(weir.Config{Store: st})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return lim
+}
+
+// memoryLimiter returns a limiter over an empty store in memory.
+func memoryLimiter(tb testing.TB) *weir.Limiter {
+	tb.Helper()
+	return limiterOn(tb, memory.New(nil))
+}
+
+// must fails the test at once if a setup step fails.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// wantConfigError checks that err is a caller's mistake about field.
+func wantConfigError(tb testing.TB, err error, field string) {
+	tb.Helper()
+	var ce *weir.ConfigError
+	if !errors.As(err, &ce) {
+		tb.Errorf("got error %v, want a ConfigError about %s", err, field)
+		return
+	}
+	if ce.Field != field {
+		tb.Errorf("got an error about field %q (%v), want %q", ce.Field, err, field)
+	}
+}
+
 func wantErr(t *testing.T, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {

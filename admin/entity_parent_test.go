@@ -1,4 +1,4 @@
-package weir_test
+package admin_test
 
 import (
 	"context"
@@ -327,9 +327,11 @@ func TestLeftMark(t *testing.T) {
 // A short cycle is reported as a cycle, not as too deep a chain.
 func TestCycle(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	b.child("p", "")
-	b.child("e", "p")
-	_, err := b.admin.Entities.Update(b.ctx, "p", admin.EntityUpdate{Parent: new("e")})
+	lim, ctx := memoryLimiter(t), t.Context()
+	defer lim.Close()
+	entities := admin.New(lim).Entities
+	must(t, entities.Create(ctx, admin.Entity{ID: "p"}))
+	must(t, entities.Create(ctx, admin.Entity{ID: "e", Parent: "p", Cascade: true}))
+	_, err := entities.Update(ctx, "p", admin.EntityUpdate{Parent: new("e")})
 	wantConfigError(t, err, "parent")
 }

@@ -1,10 +1,11 @@
-package weir_test
+package admin_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -15,8 +16,7 @@ import (
 
 func TestBucket(t *testing.T) {
 	t.Parallel()
-	now := &clock{now: noon}
-	lim, ctx := limiterOn(t, memory.New(&memory.Config{Now: now.Now})), t.Context()
+	lim, ctx := limiterOn(t, memory.New(&memory.Config{Now: func() time.Time { return noon }})), t.Context()
 	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerMinute("rpm", 60), weir.PerMinute("tpm", 1000)))
 	if _, err := admin.New(lim).Buckets.Get(ctx, "e", "r"); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("before: %v", err)

@@ -1,4 +1,4 @@
-package weir_test
+package admin_test
 
 import (
 	"bytes"
