@@ -64,7 +64,8 @@ type Config struct {
 }
 
 // Prefetch configures debiting ahead. The surplus that a write debits beyond the request serves later callers of the
-// process without a call, and is returned if it is not used. A crash loses at most one surplus per bucket.
+// process without a call. If it is not used, it is returned, unless other processes keep writing to the bucket. A crash
+// loses at most one surplus per bucket.
 //
 // With prefetch, the admitted total may exceed the limits by what other processes returned within the last For, and by
 // nothing else.

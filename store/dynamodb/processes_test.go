@@ -2,6 +2,7 @@ package dynamodb_test
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"testing"
 	"time"
@@ -164,8 +165,15 @@ func TestProcesses(t *testing.T) {
 				t.Errorf("%d debited and not returned, at most %d", net, most)
 			}
 			if calm := !tt.faults && !tt.skew && !tt.changes && !tt.more; calm {
-				if float64(sum.Admitted) < 0.9*float64(net) {
-					t.Errorf("%d admitted of %d debited and not returned; want 0.9", sum.Admitted, net)
+				// An undo is tried three times, and leaves tokens debited if others write to the item each time: the slower
+				// the calls, the more often. With prefetch, that concerns what was debited ahead of a full burst, too: each
+				// process takes a tenth of what the others have left. Later there is nothing left to take ahead.
+				kept := 0.9
+				if tt.prefetch {
+					kept -= (1 - math.Pow(0.9, 8)) * float64(versions[0].Burst) / float64(most)
+				}
+				if float64(sum.Admitted) < kept*float64(net) {
+					t.Errorf("%d admitted of %d debited and not returned; want %.2f", sum.Admitted, net, kept)
 				}
 				if !raced && float64(sum.Admitted) < 0.5*float64(due) { // 0.99 if the machine has time
 					t.Errorf("%d admitted, %.4f of what is allowed; want 0.5", sum.Admitted, float64(sum.Admitted)/float64(due))
