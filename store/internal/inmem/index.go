@@ -10,6 +10,7 @@ import (
 type index struct {
 	seed  maphash.Seed
 	slots []*Bucket // a power of two, or none
+	tags  []uint8   // of the keys in the slots: other buckets need not be read, which would cost a cache line each
 	n     int
 }
 
@@ -18,12 +19,15 @@ func (x *index) len() int { return x.n }
 // home returns the slot where the search for a key begins. The low bits of the hash chose the shard.
 func (x *index) home(hash uint64) int { return int(hash>>8) & (len(x.slots) - 1) }
 
+// tag returns a part of the hash that neither chose the shard nor the slot.
+func tag(hash uint64) uint8 { return uint8(hash >> 56) }
+
 func (x *index) get(hash uint64, key []byte) *Bucket {
 	if x.n == 0 {
 		return nil
 	}
 	for i := x.home(hash); ; i = (i + 1) & (len(x.slots) - 1) {
-		if b := x.slots[i]; b == nil || b.key == string(key) {
+		if b := x.slots[i]; b == nil || x.tags[i] == tag(hash) && b.key == string(key) {
 			return b
 		}
 	}
@@ -32,13 +36,7 @@ func (x *index) get(hash uint64, key []byte) *Bucket {
 // put adds a bucket whose key is not in the index.
 func (x *index) put(hash uint64, b *Bucket) {
 	if 4*(x.n+1) > 3*len(x.slots) {
-		old := x.slots
-		x.slots = make([]*Bucket, max(8, 2*len(old)))
-		for _, o := range old {
-			if o != nil {
-				x.place(maphash.String(x.seed, o.key), o)
-			}
-		}
+		x.resize(max(8, 2*len(x.slots)))
 	}
 	x.place(hash, b)
 	x.n++
@@ -49,7 +47,18 @@ func (x *index) place(hash uint64, b *Bucket) {
 	for x.slots[i] != nil {
 		i = (i + 1) & (len(x.slots) - 1)
 	}
-	x.slots[i] = b
+	x.slots[i], x.tags[i] = b, tag(hash)
+}
+
+// resize moves the buckets to as many slots.
+func (x *index) resize(slots int) {
+	old := x.slots
+	x.slots, x.tags = make([]*Bucket, slots), make([]uint8, slots)
+	for _, b := range old {
+		if b != nil {
+			x.place(maphash.String(x.seed, b.key), b)
+		}
+	}
 }
 
 // remove removes a bucket, and reports whether it was there.
@@ -74,7 +83,7 @@ func (x *index) removeAt(i int) {
 	for j := (i + 1) & mask; x.slots[j] != nil; j = (j + 1) & mask {
 		home := x.home(maphash.String(x.seed, x.slots[j].key))
 		if (j-home)&mask >= (j-i)&mask {
-			x.slots[i] = x.slots[j]
+			x.slots[i], x.tags[i] = x.slots[j], x.tags[j]
 			i = j
 		}
 	}
@@ -103,12 +112,6 @@ func (x *index) sweep(evict func(*Bucket) bool) {
 		}
 	}
 	if len(x.slots) > 64 && 8*x.n < len(x.slots) {
-		old := x.slots
-		x.slots = make([]*Bucket, len(old)/4)
-		for _, b := range old {
-			if b != nil {
-				x.place(maphash.String(x.seed, b.key), b)
-			}
-		}
+		x.resize(len(x.slots) / 4)
 	}
 }
