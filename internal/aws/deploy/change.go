@@ -17,11 +17,11 @@ import (
 
 // Change is a planned change to one resource.
 type Change struct {
-	Action   string // "add", "modify", "replace", "may replace", "remove", "adopt"
-	Resource string // the name in the template
-	Type     string // AWS::DynamoDB::Table, …
-	Physical string // its name, if it has one
-	What     []string
+	Action   string   `json:"action"`             // "add", "modify", "replace", "may replace", "remove", "adopt"
+	Resource string   `json:"resource"`           // the name in the template
+	Type     string   `json:"type"`               // AWS::DynamoDB::Table, …
+	Physical string   `json:"physical,omitempty"` // its name, if it has one
+	What     []string `json:"what,omitempty"`
 }
 
 // String formats the change on one line.

@@ -36,12 +36,13 @@ type Request struct {
 
 // Result is what a deployment did, or with DryRun would do.
 type Result struct {
-	Stack   string
-	Region  string
-	State   string // of the stack, "" with DryRun
-	Created bool
-	Changes []Change
-	Outputs map[string]string
+	Stack   string            `json:"stack"`
+	Region  string            `json:"region"`
+	DryRun  bool              `json:"dry_run"`
+	Created bool              `json:"created"`
+	State   string            `json:"state,omitempty"` // of the stack, "" with DryRun
+	Changes []Change          `json:"changes"`
+	Outputs map[string]string `json:"outputs,omitempty"`
 }
 
 // Deploy creates a stack or updates it as requested, and completes its table so that a store can be opened on it. If a
@@ -52,7 +53,7 @@ type Result struct {
 // being changed is as it was before. Values that AWS would refuse are a [*stack.ValueError].
 func (d *Deployer) Deploy(ctx context.Context, req Request) (res Result, err error) {
 	name := req.Stack
-	res = Result{Stack: name, Region: d.cfg.Region}
+	res = Result{Stack: name, Region: d.cfg.Region, DryRun: req.DryRun, Changes: []Change{}}
 	t, err := stack.Load(stack.Weir)
 	if err != nil {
 		return res, err
@@ -80,7 +81,7 @@ func (d *Deployer) Deploy(ctx context.Context, req Request) (res Result, err err
 	if err != nil && !errors.Is(err, errNothing) {
 		return res, trouble("deploy", name, err)
 	}
-	res.Changes = cs.changes
+	res.Changes = append(res.Changes, cs.changes...)
 	if d.cfg.Planned != nil {
 		d.cfg.Planned(cs.changes)
 	}

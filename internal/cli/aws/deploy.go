@@ -145,7 +145,7 @@ func runDeploy(ctx context.Context, a *kit.Run, q *deployFlags, t *stack.Templat
 	if err != nil {
 		return stackError(err)
 	}
-	return a.Print(deployViewOf(&res, q.Dry), func() { deployed(a, &res, q.Dry) })
+	return a.Print(&res, func() { deployed(a, &res) })
 }
 
 // ofTable are the flags that apply to a table without a stack.

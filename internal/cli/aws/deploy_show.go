@@ -11,35 +11,6 @@ import (
 	"github.com/weirlimits/weir/internal/cli/term"
 )
 
-type changeView struct {
-	Action   string   `json:"action"`
-	Resource string   `json:"resource"`
-	Type     string   `json:"type"`
-	Physical string   `json:"physical,omitempty"`
-	What     []string `json:"what,omitempty"`
-}
-
-type deployView struct {
-	Stack   string            `json:"stack"`
-	Region  string            `json:"region"`
-	DryRun  bool              `json:"dry_run"`
-	Created bool              `json:"created"`
-	State   string            `json:"state,omitempty"`
-	Changes []changeView      `json:"changes"`
-	Outputs map[string]string `json:"outputs,omitempty"`
-}
-
-func deployViewOf(res *deploy.Result, dry bool) deployView {
-	v := deployView{
-		Stack: res.Stack, Region: res.Region, DryRun: dry, Created: res.Created, State: res.State,
-		Changes: []changeView{}, Outputs: res.Outputs,
-	}
-	for _, c := range res.Changes {
-		v.Changes = append(v.Changes, changeView(c))
-	}
-	return v
-}
-
 // plan prints the changes that are about to be made.
 func plan(a *kit.Run, changes []deploy.Change) {
 	if len(changes) == 0 {
@@ -60,14 +31,14 @@ func plan(a *kit.Run, changes []deploy.Change) {
 }
 
 // deployed prints the outcome, after the plan.
-func deployed(a *kit.Run, res *deploy.Result, dry bool) {
+func deployed(a *kit.Run, res *deploy.Result) {
 	name := res.Stack + " in " + res.Region
 	switch {
-	case dry && len(res.Changes) == 0:
+	case res.DryRun && len(res.Changes) == 0:
 		a.Out.Printf("stack %s is up to date\n", name)
-	case dry && res.Created:
+	case res.DryRun && res.Created:
 		a.Out.Printf("stack %s would be created; this was a dry run\n", name)
-	case dry:
+	case res.DryRun:
 		a.Out.Printf("stack %s would be changed; this was a dry run\n", name)
 	case len(res.Changes) == 0:
 		a.Out.Printf("stack %s is up to date: nothing to change\n", name)

@@ -20,7 +20,7 @@ type migratedView struct {
 }
 
 type upgradeView struct {
-	deployView
+	deploy.Result
 
 	From   string       `json:"from"`
 	Schema migratedView `json:"schema"`
@@ -81,8 +81,8 @@ func upgrade(ctx context.Context, a *kit.Run, q *upgradeFlags) error {
 	if err != nil {
 		return stackError(err)
 	}
-	return a.Print(upgradeView{deployViewOf(&up.Result, q.Dry), up.From, schemaView(&up.Migrated)}, func() {
-		deployed(a, &up.Result, q.Dry)
+	return a.Print(upgradeView{up.Result, up.From, schemaView(&up.Migrated)}, func() {
+		deployed(a, &up.Result)
 		migrated(a, &up.Migrated, q.Dry)
 	})
 }
