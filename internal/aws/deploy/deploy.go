@@ -14,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	ddbtypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weirlimits/weir/internal/aws/stack"
 	driver "github.com/weirlimits/weir/store/dynamodb"
@@ -92,8 +91,7 @@ func (d *Deployer) Deploy(ctx context.Context, req Request) (res Result, err err
 		return res, nil
 	}
 	if err == nil {
-		executed = true
-		if err := d.execute(ctx, name, cs); err != nil {
+		if executed, err = d.execute(ctx, name, cs); err != nil {
 			return res, err
 		}
 	}
@@ -110,7 +108,7 @@ func (d *Deployer) startable(ctx context.Context, name string) (old Stack, fresh
 	case st == nil, st.StackStatus == types.StackStatusReviewInProgress: // somebody's review, or an interrupted one
 		return old, st == nil, d.adoptable(ctx, name)
 	case tagOf(st, stack.TagStack) == "":
-		return old, false, &Error{Op: "deploy", Stack: name, Err: errNotOurs, Hint: "name another stack"}
+		return old, false, notOurs("deploy", name)
 	}
 	state := string(st.StackStatus)
 	refuse := func(text, hint string) (Stack, bool, error) {
@@ -137,10 +135,7 @@ func (d *Deployer) startable(ctx context.Context, name string) (old Stack, fresh
 	default:
 	}
 	if !resting(state) {
-		return old, false, &Error{
-			Op: "deploy", Stack: name, Err: fmt.Errorf("the stack is in %s: somebody else is changing it", state),
-			Hint: "wait until weir status " + name + " says that it is done",
-		}
+		return old, false, busy("deploy", name, state)
 	}
 	old, err = d.read(ctx, st)
 	return old, false, err
@@ -149,11 +144,10 @@ func (d *Deployer) startable(ctx context.Context, name string) (old Stack, fresh
 // adoptable rejects a table of the stack's name that is not weir's.
 func (d *Deployer) adoptable(ctx context.Context, table string) error {
 	_, err := d.cfg.Tables.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
-	var none *ddbtypes.ResourceNotFoundException
-	if err != nil {
-		if errors.As(err, &none) {
-			return nil
-		}
+	switch {
+	case code(err) == noTable:
+		return nil
+	case err != nil:
 		return err
 	}
 	sc, err := driver.ReadSchema(ctx, d.cfg.Tables, table)
@@ -220,32 +214,28 @@ func (d *Deployer) code(ctx context.Context, p *plan, dry bool) error {
 	return pl.upload(ctx, p.full["CodeKey"], zip)
 }
 
-// execute executes a change set, and reports progress until it is done.
-func (d *Deployer) execute(ctx context.Context, name string, cs changeSet) error {
-	_, last, err := d.formation.events(ctx, cs.stack, "")
+// execute executes a change set, and reports progress until it is done. started says whether it began.
+func (d *Deployer) execute(ctx context.Context, name string, cs changeSet) (started bool, err error) {
+	state, all, err := d.formation.run(ctx, "deploy", name, cs.stack, func() error {
+		_, err := d.cfg.Stacks.ExecuteChangeSet(ctx, &cloudformation.ExecuteChangeSetInput{
+			ChangeSetName: &cs.id, StackName: &cs.stack,
+		})
+		started = err == nil
+		return err
+	})
 	if err != nil {
-		return trouble("deploy", name, errors.Join(err, d.formation.forget(ctx, cs)))
-	}
-	if _, err := d.cfg.Stacks.ExecuteChangeSet(ctx, &cloudformation.ExecuteChangeSetInput{
-		ChangeSetName: &cs.id, StackName: &cs.stack,
-	}); err != nil {
-		return trouble("deploy", name, errors.Join(err, d.formation.forget(ctx, cs)))
-	}
-	state, all, err := d.formation.follow(ctx, cs.stack, last)
-	if err != nil {
-		err := trouble("deploy", name, err)
-		return fmt.Errorf("%w; CloudFormation continues: weir status %s shows its progress", err, name)
+		return started, err
 	}
 	switch types.StackStatus(state) {
 	case types.StackStatusCreateComplete, types.StackStatusUpdateComplete, types.StackStatusImportComplete:
-		return nil
+		return true, nil
 	case types.StackStatusUpdateRollbackComplete:
-		return failure("deploy", name, state, all, "the stack is as it was before")
+		return true, failure("deploy", name, state, all, "the stack is as it was before")
 	case types.StackStatusDeleteComplete, "":
-		return failure("deploy", name, "DELETE_COMPLETE", all, "what had been created is deleted again")
+		return true, failure("deploy", name, "DELETE_COMPLETE", all, "what had been created is deleted again")
 	default:
 	}
-	return failure("deploy", name, state, all, "see weir status "+name)
+	return true, failure("deploy", name, state, all, "see weir status "+name)
 }
 
 // finish records the schema version in the table, and reads the stack's outputs.

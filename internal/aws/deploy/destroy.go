@@ -10,7 +10,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	ddbtypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	s3types "github.com/aws/aws-sdk-go-v2/service/s3/types"
 
@@ -56,13 +55,10 @@ func (d *Deployer) Doomed(ctx context.Context, name string) (Doomed, error) {
 	doomed := Doomed{Stack: stackOf(found)}
 	st := &doomed.Stack
 	if !resting(st.State) && st.State != "REVIEW_IN_PROGRESS" {
-		return doomed, &Error{
-			Op: "destroy", Stack: name, Err: fmt.Errorf("the stack is in %s: somebody else is changing it", st.State),
-			Hint: "wait until weir status " + name + " says that it is done",
-		}
+		return doomed, busy("destroy", name, st.State)
 	}
 	if tagOf(found, stack.TagStack) == "" {
-		return doomed, &Error{Op: "destroy", Stack: name, Err: errNotOurs, Hint: "name another stack"}
+		return doomed, notOurs("destroy", name)
 	}
 	if st.State == "REVIEW_IN_PROGRESS" { // nothing was ever created
 		return doomed, nil
@@ -153,8 +149,7 @@ func listed(all []Data) (text string) {
 
 func (d *Deployer) unprotected(ctx context.Context, stack, table string) error {
 	out, err := d.cfg.Tables.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
-	var none *ddbtypes.ResourceNotFoundException
-	if errors.As(err, &none) {
+	if code(err) == noTable {
 		return nil
 	}
 	if err != nil || !aws.ToBool(out.Table.DeletionProtectionEnabled) {
@@ -167,20 +162,12 @@ func (d *Deployer) unprotected(ctx context.Context, stack, table string) error {
 }
 
 func (d *Deployer) deleteStack(ctx context.Context, st *Stack) error {
-	_, last, err := d.formation.events(ctx, st.ID, "")
-	if err != nil {
-		return trouble("destroy", st.Name, err)
-	}
-	if _, err := d.cfg.Stacks.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &st.ID}); err != nil {
-		return trouble("destroy", st.Name, err)
-	}
-	state, all, err := d.formation.follow(ctx, st.ID, last)
-	switch {
-	case err != nil:
-		err := trouble("destroy", st.Name, err)
-		return fmt.Errorf("%w; CloudFormation continues: weir status %s shows its progress", err, st.Name)
-	case state == "" || state == "DELETE_COMPLETE":
-		return nil
+	state, all, err := d.formation.run(ctx, "destroy", st.Name, st.ID, func() error {
+		_, err := d.cfg.Stacks.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &st.ID})
+		return err
+	})
+	if err != nil || state == "" || state == "DELETE_COMPLETE" {
+		return err
 	}
 	return failure("destroy", st.Name, state, all, "fix the cause, then run weir destroy "+st.Name+" again")
 }
@@ -188,8 +175,7 @@ func (d *Deployer) deleteStack(ctx context.Context, st *Stack) error {
 func (d *Deployer) deleteData(ctx context.Context, x Data) error {
 	if x.Type == typeTable {
 		_, err := d.cfg.Tables.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &x.Name})
-		var none *ddbtypes.ResourceNotFoundException
-		if errors.As(err, &none) {
+		if code(err) == noTable {
 			return nil
 		}
 		return err

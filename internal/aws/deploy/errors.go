@@ -54,6 +54,23 @@ func (e *Error) Error() string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
+// noTable is DynamoDB's code for a table that does not exist.
+const noTable = "ResourceNotFoundException"
+
+var errNotOurs = errors.New("the stack was not deployed by weir")
+
+func notOurs(op, stack string) error {
+	return &Error{Op: op, Stack: stack, Err: errNotOurs, Hint: "name another stack"}
+}
+
+// busy is the error for a stack on which an operation is under way.
+func busy(op, stack, state string) error {
+	return &Error{
+		Op: op, Stack: stack, Err: fmt.Errorf("the stack is in %s: somebody else is changing it", state),
+		Hint: "wait until weir status " + stack + " says that it is done",
+	}
+}
+
 // trouble shortens an error from AWS and adds what was being done.
 func trouble(op, stack string, err error) error {
 	var known *Error

@@ -3,6 +3,7 @@ package deploy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -109,6 +110,25 @@ func firstFailure(all []Event) *Event {
 
 // followTries is how many polls in a row may fail. The operation on the stack continues meanwhile.
 const followTries = 5
+
+// run starts an operation on a stack, and follows it as follow does.
+func (f *formation) run(
+	ctx context.Context, op, name, stackID string, start func() error,
+) (state string, all []Event, err error) {
+	_, last, err := f.events(ctx, stackID, "")
+	if err == nil {
+		err = start()
+	}
+	if err != nil {
+		return "", nil, trouble(op, name, err)
+	}
+	if state, all, err = f.follow(ctx, stackID, last); err != nil {
+		err = fmt.Errorf(
+			"%w; CloudFormation continues: weir status %s shows its progress", trouble(op, name, err), name,
+		)
+	}
+	return state, all, err
+}
 
 // follow reports the events of a stack after a given one until the stack is at rest, and returns its final state, ""
 // if it is gone.

@@ -3,7 +3,6 @@ package deploy
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -190,5 +189,3 @@ func near(a, b string) bool {
 	}
 	return row[len(b)] <= 2 && row[len(b)] < len(a)
 }
-
-var errNotOurs = errors.New("the stack was not deployed by weir")
