@@ -17,7 +17,7 @@ func TestTortureBroken(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, time.March, 1, 12, 0, 3, 0, time.UTC)
 	rep := &torture.Report{
-		Seed: 7, Seconds: 1.25, Processes: 3, Limiters: 3, Callers: 12, Rounds: 4, Calls: 1200, Admitted: 100, Refused: 1090, Unknown: 10, Killed: 1,
+		Seed: 7, Seconds: 1.25, Processes: 3, Limiters: 3, Callers: 12, Totals: torture.Totals{Rounds: 4, Calls: 1200, Admitted: 100, Refused: 1090, Unknown: 10, Killed: 1},
 		Checks: []torture.Check{
 			{Name: "order", About: "one order", Cases: 98, Undecided: 1},
 			{Name: "admitted", About: "no more", Cases: 12, Failure: "live of child-1: I1: over-admitted by 1 millitokens"},

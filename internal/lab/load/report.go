@@ -15,23 +15,8 @@ import (
 
 // Report is the result of a run.
 type Report struct {
-	Scenario string       `json:"scenario"`
-	Target   string       `json:"target"`
-	Started  time.Time    `json:"started"`
-	Loop     traffic.Loop `json:"loop"`
-	Shape    string       `json:"shape,omitempty"`
-	Seed     uint64       `json:"seed"`
-	Users    int          `json:"users"` // at most
-	Workers  int          `json:"workers,omitempty"`
-	Seconds  float64      `json:"seconds"` // as planned, without the warm-up
-	Elapsed  float64      `json:"elapsed_seconds"`
-
-	Due     uint64  `json:"calls_due,omitempty"` // of an open loop
-	Calls   uint64  `json:"calls"`               // without adjustments
-	Rate    float64 `json:"calls_per_second"`
-	Refused uint64  `json:"refused"`
-	Failed  uint64  `json:"failed"`
-	Missed  uint64  `json:"missed,omitempty"` // due but never begun
+	Setting
+	Totals
 
 	// Overloaded reports that the runner could not keep its schedule, and Why says why.
 	Overloaded bool          `json:"overloaded"`
@@ -47,6 +32,30 @@ type Report struct {
 
 	Width   float64    `json:"interval_seconds"`
 	Windows []Interval `json:"intervals"`
+}
+
+// Setting is what was run.
+type Setting struct {
+	Scenario string       `json:"scenario"`
+	Target   string       `json:"target"`
+	Started  time.Time    `json:"started"`
+	Loop     traffic.Loop `json:"loop"`
+	Shape    string       `json:"shape,omitempty"`
+	Seed     uint64       `json:"seed"`
+	Users    int          `json:"users"` // at most
+	Workers  int          `json:"workers,omitempty"`
+	Seconds  float64      `json:"seconds"` // as planned, without the warm-up
+	Elapsed  float64      `json:"elapsed_seconds"`
+}
+
+// Totals are counts of a run.
+type Totals struct {
+	Due     uint64  `json:"calls_due,omitempty"` // of an open loop
+	Calls   uint64  `json:"calls"`               // without adjustments
+	Rate    float64 `json:"calls_per_second"`
+	Refused uint64  `json:"refused"`
+	Failed  uint64  `json:"failed"`
+	Missed  uint64  `json:"missed,omitempty"` // due but never begun
 }
 
 // OpReport is the result of one operation. Its latency counts from when a call was due, or for an adjustment from when
@@ -91,9 +100,12 @@ var percentiles = []float64{0, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.99, 10
 func NewReport(p *traffic.Plan, t *Tally) *Report {
 	s := &p.Scenario
 	r := &Report{
-		Scenario: s.Name, Loop: s.Loop, Shape: s.Shape, Seed: p.Seed, Users: p.MostUsers(),
-		Seconds: time.Duration(s.For).Seconds(),
-		Elapsed: t.Elapsed.Seconds(), Due: p.Calls(), Missed: t.Missed, Service: t.Service.Times(), Errors: t.Errors,
+		Setting: Setting{
+			Scenario: s.Name, Loop: s.Loop, Shape: s.Shape, Seed: p.Seed, Users: p.MostUsers(),
+			Seconds: p.Length().Seconds(), Elapsed: t.Elapsed.Seconds(),
+		},
+		Totals:  Totals{Due: p.Calls(), Missed: t.Missed},
+		Service: t.Service.Times(), Errors: t.Errors,
 		Width: width(p).Seconds(), Store: make(map[string]Metric), Windows: []Interval{},
 	}
 	for _, op := range traffic.Ops {

@@ -11,12 +11,7 @@ import (
 
 // Report is what the limits would have done to the log.
 type Report struct {
-	Lines          int       `json:"lines"` // without blank ones
-	Malformed      int       `json:"malformed"`
-	MalformedFirst []BadLine `json:"malformed_first"` // the first few
-	OutOfOrder     int       `json:"out_of_order"`    // lines that came after a later one
-	From           time.Time `json:"from"`
-	To             time.Time `json:"to"`
+	Source
 
 	Limits          []weir.Limit  `json:"limits"`
 	Requests        int           `json:"requests"`
@@ -32,6 +27,16 @@ type Report struct {
 	IntervalSeconds int64      `json:"interval_seconds"`
 	Intervals       []Interval `json:"intervals"`
 	Needed          []Need     `json:"needed"`
+}
+
+// Source is what was read.
+type Source struct {
+	Lines          int       `json:"lines"` // without blank ones
+	Malformed      int       `json:"malformed"`
+	MalformedFirst []BadLine `json:"malformed_first"` // the first few
+	OutOfOrder     int       `json:"out_of_order"`    // lines that came after a later one
+	From           time.Time `json:"from"`
+	To             time.Time `json:"to"`
 }
 
 // LimitCount is how many requests a limit refused.
@@ -66,8 +71,10 @@ func (t *tally) report() *Report {
 	l := t.log
 	n := len(l.entries)
 	r := &Report{
-		Lines: l.lines, Malformed: l.malformed, MalformedFirst: l.bad, OutOfOrder: l.outOfOrder,
-		From: time.Unix(0, l.entries[0].at).UTC(), To: time.Unix(0, l.entries[n-1].at).UTC(),
+		Source: Source{
+			Lines: l.lines, Malformed: l.malformed, MalformedFirst: l.bad, OutOfOrder: l.outOfOrder,
+			From: time.Unix(0, l.entries[0].at).UTC(), To: time.Unix(0, l.entries[n-1].at).UTC(),
+		},
 		Limits: t.cfg.Limits, Requests: n, Admitted: n - t.total, Refused: t.total,
 		AdmittedPercent: percent(n-t.total, n), TooLarge: t.tooLarge, RefusedBy: t.refusedBy,
 		Entities: len(t.requests), IntervalSeconds: int64(t.width / time.Second), Intervals: t.series,

@@ -9,13 +9,35 @@ import (
 
 // Report is the result of a scenario.
 type Report struct {
+	Fleet
+	Decisions
+	Calling
+
+	P50 float64 `json:"p50_ms"` // of a decision
+	P99 float64 `json:"p99_ms"`
+	Max float64 `json:"max_ms"`
+
+	// Recovered is how long after the end of the last outage the last process that had stopped calling the store called
+	// it successfully again, in seconds; -1: no outage ended.
+	Recovered float64 `json:"recovered_seconds"`
+
+	Cells     []CellReport `json:"cells"`
+	Width     float64      `json:"interval_seconds"`
+	Intervals []Interval   `json:"intervals"`
+}
+
+// Fleet is what was simulated.
+type Fleet struct {
 	Seed      uint64  `json:"seed"`
 	Seconds   float64 `json:"seconds"`
 	Processes int     `json:"processes"`
 	Entities  int     `json:"entities"` // that sent requests
 	Sample    int     `json:"sample"`   // one in so many was simulated; all counts are scaled to all
 	Limit     string  `json:"limit"`
+}
 
+// Decisions are how requests were decided.
+type Decisions struct {
 	Asked    int `json:"asked"` // decisions
 	Admitted int `json:"admitted"`
 	Refused  int `json:"refused"`
@@ -31,7 +53,10 @@ type Report struct {
 
 	Degraded         int `json:"degraded"` // answered without the store
 	DegradedAdmitted int `json:"degraded_admitted"`
+}
 
+// Calling is what the processes called.
+type Calling struct {
 	Calls      int     `json:"calls"`
 	InVain     int     `json:"calls_in_vain"` // their condition failed
 	Throttled  int     `json:"calls_throttled"`
@@ -43,18 +68,6 @@ type Report struct {
 	// HitRatio is the fraction of decisions for which a process would know the entity's limits, at most a minute old,
 	// if the scenario continued long enough. Reading limits is not simulated.
 	HitRatio float64 `json:"hit_ratio"`
-
-	P50 float64 `json:"p50_ms"` // of a decision
-	P99 float64 `json:"p99_ms"`
-	Max float64 `json:"max_ms"`
-
-	// Recovered is how long after the end of the last outage the last process that had stopped calling the store called
-	// it successfully again, in seconds; -1: no outage ended.
-	Recovered float64 `json:"recovered_seconds"`
-
-	Cells     []CellReport `json:"cells"`
-	Width     float64      `json:"interval_seconds"`
-	Intervals []Interval   `json:"intervals"`
 }
 
 // CellReport is the result of a cell's decisions.
@@ -95,9 +108,12 @@ type counts struct{ calls, units, inVain, throttled, splits int }
 func newRecorder(cfg *Config) recorder {
 	width := report.Width(cfg.For, 0, maxIntervals)
 	r := recorder{took: report.Fine(), width: int64(width), rep: &Report{
-		Seed: cfg.Seed, Seconds: cfg.For.Seconds(), Processes: cfg.Processes, Sample: cfg.Sample,
-		Limit: cfg.Limit.String(), Recovered: -1,
-		Width: width.Seconds(), Intervals: make([]Interval, (cfg.For+width-1)/width),
+		Fleet: Fleet{
+			Seed: cfg.Seed, Seconds: cfg.For.Seconds(), Processes: cfg.Processes, Sample: cfg.Sample,
+			Limit: cfg.Limit.String(),
+		},
+		Recovered: -1,
+		Width:     width.Seconds(), Intervals: make([]Interval, (cfg.For+width-1)/width),
 		Cells: make([]CellReport, len(cfg.Cells)),
 	}}
 	for i := range cfg.Cells {

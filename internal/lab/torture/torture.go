@@ -55,6 +55,16 @@ type Config struct {
 	Progress  func(share float64)
 }
 
+// Totals are counts of a run.
+type Totals struct {
+	Rounds   int `json:"rounds"`
+	Calls    int `json:"calls"`
+	Admitted int `json:"admitted"`
+	Refused  int `json:"refused"`
+	Unknown  int `json:"unknown"` // calls whose outcome the caller does not know
+	Killed   int `json:"killed"`  // processes
+}
+
 // Report is the result of a run.
 type Report struct {
 	OK        bool    `json:"ok"`
@@ -65,13 +75,9 @@ type Report struct {
 	Limiters  int     `json:"limiters"`
 	Callers   int     `json:"callers"` // of all limiters
 	Faults    []Fault `json:"faults"`
-	Rounds    int     `json:"rounds"`
-	Calls     int     `json:"calls"`
-	Admitted  int     `json:"admitted"`
-	Refused   int     `json:"refused"`
-	Unknown   int     `json:"unknown"` // calls whose outcome the caller does not know
-	Killed    int     `json:"killed"`  // processes
-	Checks    []Check `json:"checks"`
+	Totals
+
+	Checks []Check `json:"checks"`
 
 	History string    `json:"history,omitempty"` // the file with all calls of the failed round
 	Excerpt []*Record `json:"excerpt,omitempty"` // the last of them on the bucket concerned

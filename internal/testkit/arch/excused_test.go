@@ -5,10 +5,6 @@ var excused = map[string]string{
 	"fields of a struct: decision.go LimitStatus":                         "a flat list of parameters or figures",
 	"fields of a struct: internal/api/explanation.go ExplainedLimit":      "a flat list of parameters or figures",
 	"fields of a struct: internal/lab/cost/traffic.go Traffic":            "a flat list of parameters or figures",
-	"fields of a struct: internal/lab/load/report.go Report":              "a flat list of parameters or figures",
-	"fields of a struct: internal/lab/replay/report.go Report":            "a flat list of parameters or figures",
 	"fields of a struct: internal/lab/simulate/config.go Config":          "a flat list of parameters or figures",
-	"fields of a struct: internal/lab/simulate/report.go Report":          "a flat list of parameters or figures",
-	"fields of a struct: internal/lab/torture/torture.go Report":          "a flat list of parameters or figures",
 	"files with methods of one type: store/dynamodb/internal/table Table": "still one type for several concerns",
 }
