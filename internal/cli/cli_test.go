@@ -53,7 +53,7 @@ func params() testscript.Params {
 			return errors.Join(err, err2, err3)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "request": request, "eventually": eventually, "grpc-acquire": grpcAcquire, "envoy-ask": envoyAsk, "same": same, "cmp-times": cmpTimes, "cmp-explain": cmpExplain, "cmp-history": cmpHistory, "until-locked": untilLocked,
+			"exits": exits, "as": as, "request": request, "eventually": eventually, "grpc-acquire": grpcAcquire, "envoy-ask": envoyAsk, "same": same, "cmp-times": cmpTimes, "cmp-explain": cmpExplain, "cmp-history": cmpHistory, "until-locked": untilLocked,
 		},
 	}
 }
@@ -86,6 +86,11 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	if text := ts.ReadFile("stderr"); got != 0 && strings.Count(text, "\n") > 1 {
 		ts.Fatalf("more than one line of errors")
 	}
+}
+
+// as gives commands the token in a file: as FILE.
+func as(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Setenv("WEIR_TOKEN", strings.TrimSpace(ts.ReadFile(args[0])))
 }
 
 // request sends an HTTP request to a server that may still be starting: request STATUS METHOD URL [BODY [FILE]], with the
