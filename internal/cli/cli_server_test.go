@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"net/http/httptest"
-
 	"path/filepath"
 	"testing"
 
@@ -18,8 +17,8 @@ import (
 func TestScriptsOnServer(t *testing.T) {
 	t.Parallel()
 	var files []string
-	for _, name := range []string{"acquire", "audit", "available", "bucket", "entity", "limits", "namespace", "spent"} {
-		files = append(files, filepath.Join("testdata/script", name+".txtar"))
+	for _, name := range []string{"acquire", "audit", "available", "bucket", "entity", "limits", "namespace", "spent", "wait"} {
+		files = append(files, filepath.Join("testdata", "script", name+".txtar"))
 	}
 	p := params()
 	p.Dir, p.Files, p.Condition = "", files, on("server")

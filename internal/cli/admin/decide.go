@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,7 +13,6 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
-	"github.com/weirlimits/weir/internal/cli/stores"
 )
 
 //go:embed fields.txt
@@ -49,21 +49,31 @@ func WaitCmd(r *kit.Run) *cobra.Command {
 longer than --timeout, it fails at once with exit code 3.`,
 		Example: "  weir wait key-alice gpt-4 rpm=1 --timeout 30s && call-the-model",
 	}, func(ctx context.Context, q *patience) error {
-		return r.With(stores.Existing, func(lim *weir.Limiter) error {
-			within := ctx
-			if q.Timeout > 0 {
-				var cancel context.CancelFunc
-				within, cancel = context.WithTimeout(ctx, q.Timeout)
-				defer cancel()
-			}
-			lease, err := lim.Wait(within, q.Request())
-			if err != nil {
-				return decided(r, api.Decision{}, err)
-			}
-			d := lease.Decision()
-			return decided(r, api.DecisionOf(&d), lease.Commit(ctx))
+		return r.Call(api.Acquire.Op, func(c api.Caller) error {
+			d, err := wait(ctx, c, q)
+			return decided(r, d, err)
 		})
 	})
+}
+
+// wait tries until no limit refuses: at least every second, because limits may be raised and tokens given back.
+func wait(ctx context.Context, c api.Caller, q *patience) (api.Decision, error) {
+	deadline := time.Now().Add(q.Timeout)
+	for {
+		d, _, err := api.Acquire.Call(ctx, c, &q.Demand)
+		var over *weir.ExceededError
+		if !errors.As(err, &over) {
+			return d, err
+		}
+		if q.Timeout > 0 && time.Now().Add(over.RetryAfter).After(deadline) {
+			return d, fmt.Errorf("%w, after the deadline", err)
+		}
+		select {
+		case <-ctx.Done():
+			return d, ctx.Err()
+		case <-time.After(min(over.RetryAfter, time.Second)):
+		}
+	}
 }
 
 // availability shows what an entity could spend, as printed.
