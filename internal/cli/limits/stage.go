@@ -209,29 +209,22 @@ func overviewsOf(servers []string, token, namespace string) func(context.Context
 	return func(ctx context.Context) ([]tallied, error) {
 		all := make([]tallied, len(servers))
 		for i, server := range servers {
-			var err error
-			if all[i], err = overviewOf(ctx, client, server, token, namespace); err != nil {
+			from := strings.TrimSuffix(server, "/") + "/v1/overview?" + url.Values{"namespace": {namespace}}.Encode()
+			body, _, err := get(ctx, client, from, token)
+			var o struct {
+				Totals *struct{ Allowed, Refused int64 } `json:"totals"`
+			}
+			if err == nil {
+				err = json.Unmarshal(body, &o)
+			}
+			if err == nil && o.Totals == nil {
+				err = errors.New("the answer of the server is not an overview")
+			}
+			if err != nil {
 				return nil, fmt.Errorf("%s: %w", server, err)
 			}
+			all[i] = tallied{o.Totals.Allowed + o.Totals.Refused, o.Totals.Refused}
 		}
 		return all, nil
 	}
-}
-
-func overviewOf(ctx context.Context, client *http.Client, server, token, namespace string) (t tallied, err error) {
-	u := strings.TrimSuffix(server, "/") + "/v1/overview?" + url.Values{"namespace": {namespace}}.Encode()
-	body, _, err := get(ctx, client, u, token)
-	if err != nil {
-		return t, err
-	}
-	var o struct {
-		Totals *struct{ Allowed, Refused int64 } `json:"totals"`
-	}
-	if err := json.Unmarshal(body, &o); err != nil {
-		return t, err
-	}
-	if o.Totals == nil {
-		return t, errors.New("the answer of the server is not an overview")
-	}
-	return tallied{o.Totals.Allowed + o.Totals.Refused, o.Totals.Refused}, nil
 }

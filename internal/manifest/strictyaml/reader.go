@@ -98,16 +98,16 @@ func Mistakes(readers []*Reader) error {
 }
 
 // Documents calls f with each non-empty document of the source. The hint is about a source without any.
-func (d *Reader) Documents(hint string, f func(root *yaml.Node)) {
-	for _, root := range d.documents(hint) {
-		if f(root); d.tired() {
-			d.Bad(root, "", "write the values out", "its aliases expand to too much text")
+func (r *Reader) Documents(hint string, f func(root *yaml.Node)) {
+	for _, root := range r.documents(hint) {
+		if f(root); r.tired() {
+			r.Bad(root, "", "write the values out", "its aliases expand to too much text")
 		}
 	}
 }
 
-func (d *Reader) documents(hint string) (docs []*yaml.Node) {
-	loader, err := yaml.NewLoader(bytes.NewReader(d.src.Text))
+func (r *Reader) documents(hint string) (docs []*yaml.Node) {
+	loader, err := yaml.NewLoader(bytes.NewReader(r.src.Text))
 	for err == nil {
 		var doc yaml.Node
 		if err = loader.Load(&doc); err != nil {
@@ -131,24 +131,24 @@ func (d *Reader) documents(hint string) (docs []*yaml.Node) {
 				text = load.ContextMsg + ": " + text
 			}
 		}
-		d.Bad(n, "", "", "is not YAML: %s", text)
+		r.Bad(n, "", "", "is not YAML: %s", text)
 	} else if len(docs) == 0 {
-		d.Bad(&yaml.Node{Line: 1, Column: 1}, "", hint, "is empty")
+		r.Bad(&yaml.Node{Line: 1, Column: 1}, "", hint, "is empty")
 	}
 	return docs
 }
 
 // Bad records a mistake at a node; path and hint may be "".
-func (d *Reader) Bad(n *yaml.Node, path, hint, format string, args ...any) {
-	if len(d.errs) >= maxErrors {
+func (r *Reader) Bad(n *yaml.Node, path, hint, format string, args ...any) {
+	if len(r.errs) >= maxErrors {
 		return
 	}
 	diag := &Diagnostic{
-		File: d.src.Name, Line: max(1, n.Line), Column: max(1, n.Column),
+		File: r.src.Name, Line: max(1, n.Line), Column: max(1, n.Column),
 		Path: path, Message: fmt.Sprintf(format, args...), Hint: hint, width: 1,
 	}
-	if len(d.errs) < maxExcerpts {
-		diag.Excerpt = d.src.line(diag.Line)
+	if len(r.errs) < maxExcerpts {
+		diag.Excerpt = r.src.line(diag.Line)
 	}
 	if n.Kind == yaml.ScalarNode {
 		text, _, _ := strings.Cut(n.Value, "\n")
@@ -156,12 +156,12 @@ func (d *Reader) Bad(n *yaml.Node, path, hint, format string, args ...any) {
 			diag.width += 2
 		}
 	}
-	d.errs = append(d.errs, diag)
+	r.errs = append(r.errs, diag)
 }
 
 // Follow resolves an alias.
-func (d *Reader) Follow(n *yaml.Node) *yaml.Node {
-	d.visits++
+func (r *Reader) Follow(n *yaml.Node) *yaml.Node {
+	r.visits++
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
 		return n.Alias
 	}
@@ -169,12 +169,12 @@ func (d *Reader) Follow(n *yaml.Node) *yaml.Node {
 }
 
 // tired reports whether aliases expanded the source too far.
-func (d *Reader) tired() bool { return d.visits > maxVisits+len(d.src.Text) }
+func (r *Reader) tired() bool { return r.visits > maxVisits+len(r.src.Text) }
 
 // Not records that a node is not what is wanted, such as "a list".
-func (d *Reader) Not(n *yaml.Node, path, hint, want string) {
-	n = d.Follow(n)
-	d.Bad(n, path, hint, "is %s, not %s", kindOf(n), want)
+func (r *Reader) Not(n *yaml.Node, path, hint, want string) {
+	n = r.Follow(n)
+	r.Bad(n, path, hint, "is %s, not %s", kindOf(n), want)
 }
 
 // kindOf describes a node, to follow the word "is".
@@ -200,25 +200,25 @@ func kindOf(n *yaml.Node) string {
 }
 
 // Mapping calls member for each key of a mapping. It reports keys that are duplicates or not text.
-func (d *Reader) Mapping(n *yaml.Node, path string, member func(key string, k, v *yaml.Node)) bool {
-	n = d.Follow(n)
+func (r *Reader) Mapping(n *yaml.Node, path string, member func(key string, k, v *yaml.Node)) bool {
+	n = r.Follow(n)
 	if n.Kind != yaml.MappingNode {
 		hint := ""
 		if kindOf(n) == "null" {
 			hint = "fill it in, or leave it out"
 		}
-		d.Not(n, path, hint, "a mapping")
+		r.Not(n, path, hint, "a mapping")
 		return false
 	}
 	seen := make(map[string]*yaml.Node, len(n.Content)/2)
-	for i := 0; i+1 < len(n.Content) && !d.tired(); i += 2 {
-		k, v := d.Follow(n.Content[i]), n.Content[i+1]
-		key, ok := d.key(k, path)
+	for i := 0; i+1 < len(n.Content) && !r.tired(); i += 2 {
+		k, v := r.Follow(n.Content[i]), n.Content[i+1]
+		key, ok := r.key(k, path)
 		if !ok {
 			continue
 		}
 		if first := seen[key]; first != nil {
-			d.Bad(k, path, "", "duplicate key %s, first in line %d", Quote(key), first.Line)
+			r.Bad(k, path, "", "duplicate key %s, first in line %d", Quote(key), first.Line)
 			continue
 		}
 		seen[key] = k
@@ -230,43 +230,43 @@ func (d *Reader) Mapping(n *yaml.Node, path string, member func(key string, k, v
 var plainInt = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
 
 // key returns the text of a key. A number is taken as written.
-func (d *Reader) key(k *yaml.Node, path string) (string, bool) {
+func (r *Reader) key(k *yaml.Node, path string) (string, bool) {
 	switch tag := k.ShortTag(); {
 	case k.Kind != yaml.ScalarNode:
-		d.Bad(k, path, "", "has a key that is %s", kindOf(k))
+		r.Bad(k, path, "", "has a key that is %s", kindOf(k))
 	case tag == "!!str", tag == "!!int" && plainInt.MatchString(k.Value):
 		return k.Value, true
 	case tag == "!!merge":
-		d.Bad(
+		r.Bad(
 			k, path, "repeat what is to be merged, or use an alias for the whole mapping",
 			"merge keys are not supported",
 		)
 	default:
-		d.Bad(k, path, "write it in quotes: "+strconv.Quote(k.Value), "has a key that is %s", kindOf(k))
+		r.Bad(k, path, "write it in quotes: "+strconv.Quote(k.Value), "has a key that is %s", kindOf(k))
 	}
 	return "", false
 }
 
 // Fields is Mapping for known keys.
-func (d *Reader) Fields(n *yaml.Node, path string, allowed []string, member func(key string, v *yaml.Node)) bool {
-	return d.Mapping(n, path, func(key string, k, v *yaml.Node) {
+func (r *Reader) Fields(n *yaml.Node, path string, allowed []string, member func(key string, v *yaml.Node)) bool {
+	return r.Mapping(n, path, func(key string, k, v *yaml.Node) {
 		if slices.Contains(allowed, key) {
 			member(key, v)
 			return
 		}
-		d.Bad(k, path, Allowed(key, allowed), "unknown key %s", Quote(key))
+		r.Bad(k, path, Allowed(key, allowed), "unknown key %s", Quote(key))
 	})
 }
 
 // List calls item for each item of a list, with its path.
-func (d *Reader) List(n *yaml.Node, path string, item func(path string, v *yaml.Node)) bool {
-	n = d.Follow(n)
+func (r *Reader) List(n *yaml.Node, path string, item func(path string, v *yaml.Node)) bool {
+	n = r.Follow(n)
 	if n.Kind != yaml.SequenceNode {
-		d.Not(n, path, "", "a list")
+		r.Not(n, path, "", "a list")
 		return false
 	}
 	for i, v := range n.Content {
-		if d.tired() {
+		if r.tired() {
 			return false
 		}
 		item(fmt.Sprintf("%s[%d]", path, i), v)
@@ -281,15 +281,15 @@ type scalar struct {
 	loose bool // from variables, or passed as text: the expected type decides
 }
 
-func (d *Reader) scalar(n *yaml.Node, path, want string) (s scalar, ok bool) {
-	n = d.Follow(n)
+func (r *Reader) scalar(n *yaml.Node, path, want string) (s scalar, ok bool) {
+	n = r.Follow(n)
 	if n.Kind != yaml.ScalarNode {
-		d.Not(n, path, "", want)
+		r.Not(n, path, "", want)
 		return s, false
 	}
-	s = scalar{text: n.Value, tag: n.ShortTag(), loose: d.opts.Texts}
+	s = scalar{text: n.Value, tag: n.ShortTag(), loose: r.opts.Texts}
 	if s.tag == "!!str" && strings.Contains(s.text, "${") {
-		text, filled, good := d.fill(n, path)
+		text, filled, good := r.fill(n, path)
 		s.text, s.loose = text, s.loose || filled
 		return s, good
 	}
@@ -297,34 +297,34 @@ func (d *Reader) scalar(n *yaml.Node, path, want string) (s scalar, ok bool) {
 }
 
 // Scalar reads a value as written, with variables filled in, and its YAML tag. want describes it.
-func (d *Reader) Scalar(n *yaml.Node, path, want string) (text, tag string, ok bool) {
-	s, ok := d.scalar(n, path, want)
+func (r *Reader) Scalar(n *yaml.Node, path, want string) (text, tag string, ok bool) {
+	s, ok := r.scalar(n, path, want)
 	return s.text, s.tag, ok
 }
 
 // Text reads text.
-func (d *Reader) Text(n *yaml.Node, path string) (string, bool) {
-	s, ok := d.scalar(n, path, "text")
+func (r *Reader) Text(n *yaml.Node, path string) (string, bool) {
+	s, ok := r.scalar(n, path, "text")
 	if ok && s.tag != "!!str" {
 		hint := ""
 		if s.tag != "!!null" {
 			hint = "write it in quotes: " + strconv.Quote(s.text)
 		}
-		d.Not(n, path, hint, "text")
+		r.Not(n, path, hint, "text")
 		return "", false
 	}
 	return s.text, ok
 }
 
 // IsText reports whether a node is text, as Text reads it.
-func (d *Reader) IsText(n *yaml.Node) bool {
-	n = d.Follow(n)
+func (r *Reader) IsText(n *yaml.Node) bool {
+	n = r.Follow(n)
 	return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str"
 }
 
 // Truth reads true or false.
-func (d *Reader) Truth(n *yaml.Node, path string) (value, ok bool) {
-	s, ok := d.scalar(n, path, "true or false")
+func (r *Reader) Truth(n *yaml.Node, path string) (value, ok bool) {
+	s, ok := r.scalar(n, path, "true or false")
 	switch {
 	case !ok:
 		return false, false
@@ -336,7 +336,7 @@ func (d *Reader) Truth(n *yaml.Node, path string) (value, ok bool) {
 			return false, true
 		}
 	}
-	d.Not(n, path, "allowed: true, false", "true or false")
+	r.Not(n, path, "allowed: true, false", "true or false")
 	return false, false
 }
 
@@ -345,12 +345,12 @@ const countHint = "write a whole number of at least 1, such as 500, 50K or 2M"
 var countText = regexp.MustCompile(`^[0-9]+[KM]?$`)
 
 // Count reads a whole number of tokens, at least 1.
-func (d *Reader) Count(n *yaml.Node, path string) (int64, bool) {
-	s, ok := d.scalar(n, path, "a number")
+func (r *Reader) Count(n *yaml.Node, path string) (int64, bool) {
+	s, ok := r.scalar(n, path, "a number")
 	if !ok {
 		return 0, false
 	}
-	at := d.Follow(n)
+	at := r.Follow(n)
 	number, unit := strings.CutSuffix(s.text, "K")
 	factor := int64(1_000)
 	if !unit {
@@ -363,13 +363,13 @@ func (d *Reader) Count(n *yaml.Node, path string) (int64, bool) {
 	v, err := strconv.ParseInt(number, 10, 64)
 	switch isText := s.tag == "!!str"; {
 	case isText && !s.loose && !unit && countText.MatchString(s.text):
-		d.Bad(at, path, "write "+s.text+" without quotes", "is text, not a number")
+		r.Bad(at, path, "write "+s.text+" without quotes", "is text, not a number")
 	case isText && !s.loose && !unit, !isText && s.tag != "!!int" && s.tag != "!!float":
-		d.Not(at, path, countHint, "a number")
+		r.Not(at, path, countHint, "a number")
 	case !countText.MatchString(s.text), s.tag == "!!int" && !plainInt.MatchString(s.text), err == nil && v == 0:
-		d.Bad(at, path, countHint, "%s is not a whole number of at least 1", Quote(s.text))
+		r.Bad(at, path, countHint, "%s is not a whole number of at least 1", Quote(s.text))
 	case err != nil || v > weir.MaxTokens/factor:
-		d.Bad(at, path, "", "%s is too large: at most %d", s.text, int64(weir.MaxTokens))
+		r.Bad(at, path, "", "%s is too large: at most %d", s.text, int64(weir.MaxTokens))
 	default:
 		return v * factor, true
 	}
@@ -381,21 +381,21 @@ const periodHint = "write seconds, such as 60, or a duration of one unit: ms, s,
 var periodText = regexp.MustCompile(`^[0-9]+(ns|us|ms|s|m|min|h|d|w)$`)
 
 // Period reads a duration: seconds, or a number with a unit.
-func (d *Reader) Period(n *yaml.Node, path string) (time.Duration, bool) {
-	s, ok := d.scalar(n, path, "a duration")
+func (r *Reader) Period(n *yaml.Node, path string) (time.Duration, bool) {
+	s, ok := r.scalar(n, path, "a duration")
 	if !ok {
 		return 0, false
 	}
-	at, text := d.Follow(n), s.text
+	at, text := r.Follow(n), s.text
 	switch {
 	case s.tag == "!!int" && plainInt.MatchString(text), s.tag == "!!str" && s.loose && plainInt.MatchString(text):
 		text += "s"
 	case s.tag == "!!str" && periodText.MatchString(text):
 	case s.tag == "!!str", s.tag == "!!int", s.tag == "!!float":
-		d.Bad(at, path, periodHint, "%s is not a duration", Quote(text))
+		r.Bad(at, path, periodHint, "%s is not a duration", Quote(text))
 		return 0, false
 	default:
-		d.Not(at, path, periodHint, "a duration")
+		r.Not(at, path, periodHint, "a duration")
 		return 0, false
 	}
 	l, err := weir.ParseLimit("x:1/" + text)
@@ -404,7 +404,7 @@ func (d *Reader) Period(n *yaml.Node, path string) (time.Duration, bool) {
 		if strings.Trim(text, "0nusmhdwi") == "" {
 			reason = "must be at least 1"
 		}
-		d.Bad(at, path, periodHint, "%s", reason)
+		r.Bad(at, path, periodHint, "%s", reason)
 		return 0, false
 	}
 	return l.Period, true
