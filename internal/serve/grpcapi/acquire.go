@@ -40,36 +40,34 @@ func (s *limiter) Acquire(ctx context.Context, in *weirv1.AcquireRequest) (*weir
 		return nil, s.fail(ctx, err)
 	}
 	lease, err := s.decide.Acquire(ctx, decide.CallerOf(ctx), lim, req, wait)
-	out, f := s.answer(ctx, lim, lease, err, false, &buffers{})
+	out, f := s.answer(ctx, lim, lease, err, false, &response{})
 	if f != nil {
 		return nil, f
 	}
 	return out, nil
 }
 
-// answer returns the response to a decision, or the reason why there is none.
+// answer puts the response to a decision into out, or returns the reason why there is none.
 func (s *limiter) answer(
-	ctx context.Context, lim *weir.Limiter, lease *weir.Lease, err error, brief bool, b *buffers,
+	ctx context.Context, lim *weir.Limiter, lease *weir.Lease, err error, brief bool, out *response,
 ) (*weirv1.AcquireResponse, *failure) {
 	var over *weir.ExceededError
 	switch {
 	case err == nil:
-		return s.admit(ctx, lim, lease, brief, b), nil
+		return s.admit(ctx, lim, lease, brief, out), nil
 	case errors.As(err, &over):
-		return refusal(over, brief, b), nil
+		return refusal(over, brief), nil
 	}
 	return nil, s.fail(ctx, err)
 }
 
 // admit returns the response to an admitted request.
 func (s *limiter) admit(
-	ctx context.Context, lim *weir.Limiter, lease *weir.Lease, brief bool, b *buffers,
+	ctx context.Context, lim *weir.Limiter, lease *weir.Lease, brief bool, out *response,
 ) *weirv1.AcquireResponse {
-	a := b.nextAdmitted()
-	out := &a.response
 	out.Allowed = true
 	if brief && !lease.Degraded() {
-		return out
+		return &out.AcquireResponse
 	}
 	d := lease.Decision()
 	if d.Degraded {
@@ -78,26 +76,26 @@ func (s *limiter) admit(
 		out.Degraded, out.Over, out.Reason = true, d.Over, "the store did not answer"
 	}
 	if brief {
-		return out
+		return &out.AcquireResponse
 	}
 	held := s.decide.Hold(lim, lease)
 	expires := held.Expires()
-	a.expires.Seconds, a.expires.Nanos = expires.Unix(), int32(expires.Nanosecond())
-	out.Lease, out.Expires = idOf(&held), &a.expires
-	out.Limits = b.statusesOf(d.Statuses)
-	return out
+	out.expires.Seconds, out.expires.Nanos = expires.Unix(), int32(expires.Nanosecond())
+	out.Lease, out.Expires = idOf(&held), &out.expires
+	out.Limits = statusesOf(d.Statuses)
+	return &out.AcquireResponse
 }
 
 func idOf(lease *decide.Lease) string { return string(lease.AppendID(nil)) }
 
 // refusal returns the response to a request that a limit refused.
-func refusal(over *weir.ExceededError, brief bool, b *buffers) *weirv1.AcquireResponse {
+func refusal(over *weir.ExceededError, brief bool) *weirv1.AcquireResponse {
 	out := &weirv1.AcquireResponse{RetryAfter: durationpb.New(answer.Jittered(over.RetryAfter))}
 	if over.Degraded {
 		out.Degraded, out.Over, out.Reason = true, over.Over, "the store did not answer"
 	}
 	if !brief {
-		out.Limits = b.statusesOf(over.Statuses)
+		out.Limits = statusesOf(over.Statuses)
 	}
 	return out
 }

@@ -48,8 +48,8 @@ func (s *limiter) AcquireBatch(
 		return s.acquireAll(ctx, checks, in.GetBrief())
 	}
 	out := &weirv1.AcquireBatchResponse{Results: make([]*weirv1.AcquireResult, len(checks))}
-	results := make([]weirv1.AcquireResult, len(checks))
-	decide := func(i int, b *buffers) {
+	results, responses := make([]weirv1.AcquireResult, len(checks)), make([]response, len(checks))
+	decide := func(i int) {
 		defer func() { // the decisions on the others must still be answered
 			if v := recover(); v != nil {
 				out.Results[i] = &weirv1.AcquireResult{Error: s.survived(ctx, v).proto()}
@@ -57,16 +57,15 @@ func (s *limiter) AcquireBatch(
 		}()
 		lease, err := checks[i].lim.Acquire(ctx, checks[i].req)
 		var f *failure
-		if results[i].Decision, f = s.answer(ctx, checks[i].lim, lease, err, in.GetBrief(), b); f != nil {
+		results[i].Decision, f = s.answer(ctx, checks[i].lim, lease, err, in.GetBrief(), &responses[i])
+		if f != nil {
 			results[i].Error = f.proto()
 		}
 		out.Results[i] = &results[i]
 	}
 	n, lately, began := 0, s.lately.Load(), time.Now()
-	b := &buffers{}
 	for ; n < len(checks) && lately < late; n++ {
-		b.left = len(checks) - n
-		decide(n, b)
+		decide(n)
 		now := time.Now()
 		lately, began = lateness(now.Sub(began), lately), now
 	}
@@ -75,7 +74,7 @@ func (s *limiter) AcquireBatch(
 	for i := n; i < len(checks); i++ {
 		wg.Go(func() {
 			began := time.Now()
-			decide(i, &buffers{})
+			decide(i)
 			s.lately.Store(lateness(time.Since(began), late))
 		})
 	}
@@ -92,7 +91,7 @@ func (s *limiter) acquireAll(ctx context.Context, checks []check, brief bool) (*
 	leases, err := lim.AcquireAll(ctx, reqs)
 	var over *weir.ExceededError
 	if errors.As(err, &over) {
-		return &weirv1.AcquireBatchResponse{Refused: refusal(over, brief, &buffers{})}, nil
+		return &weirv1.AcquireBatchResponse{Refused: refusal(over, brief)}, nil
 	}
 	if err != nil {
 		f := s.fail(ctx, err)
@@ -102,10 +101,9 @@ func (s *limiter) acquireAll(ctx context.Context, checks []check, brief bool) (*
 		return nil, f
 	}
 	out := &weirv1.AcquireBatchResponse{Results: make([]*weirv1.AcquireResult, len(checks))}
-	b, results := &buffers{}, make([]weirv1.AcquireResult, len(checks))
+	results, responses := make([]weirv1.AcquireResult, len(checks)), make([]response, len(checks))
 	for i, lease := range leases {
-		b.left = len(leases) - i
-		results[i].Decision = s.admit(ctx, lim, lease, brief, b)
+		results[i].Decision = s.admit(ctx, lim, lease, brief, &responses[i])
 		out.Results[i] = &results[i]
 	}
 	return out, nil
