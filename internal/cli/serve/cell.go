@@ -20,7 +20,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// cellFlags say which cell the process belongs to.
+// cellFlags configure the cell that the process belongs to.
 type cellFlags struct {
 	Name     string        `json:"cell"`
 	Registry string        `json:"cells"`

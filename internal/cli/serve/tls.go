@@ -38,7 +38,7 @@ func (f *tlsFlags) open(_ context.Context, s *serving) (err error) {
 }
 
 // config returns the TLS configuration, or nil for no TLS. Changed files take effect within a second. If they become
-// invalid, the last valid ones stay in use and the log says so.
+// invalid, the last valid ones stay in use and the log reports that.
 //
 // The callers set the application protocols. The minimum is TLS 1.2 because that is the highest version that Envoy uses
 // as a client by default.

@@ -1,7 +1,7 @@
 // Package auth determines who a request comes from and what it may do.
 //
-// A [Book] holds the tokens of a file. A server asks it for the [Principal] of a token, and checks the principal before
-// it does anything. A nil principal may do nothing, so an entry point that forgets to authenticate is closed, not open.
+// A [Book] holds the tokens of a file and finds the [Principal] of a token, which a server checks before it does
+// anything. A nil principal may do nothing, so an entry point that forgets to authenticate is closed, not open.
 // Without authentication, on the loopback address, every caller is [Anybody].
 package auth
 

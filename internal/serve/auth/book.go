@@ -29,7 +29,7 @@ type holder struct {
 }
 
 // Open reads a token file. If the file later becomes invalid or disappears, the tokens stay as they were and the log
-// says so once. Errors name the line and the remedy.
+// reports that once. Errors name the line and the remedy.
 func Open(path string, log *slog.Logger) (*Book, error) {
 	load := func() (tokens, error) {
 		entries, info, err := read(path)

@@ -18,8 +18,8 @@ import (
 // usual is the number of descriptors that fit without further allocations.
 const usual = 3
 
-// room holds the parts of a usual answer, as one allocation.
-type room struct {
+// buffers hold the parts of a usual answer, as one allocation.
+type buffers struct {
 	call    call
 	resp    rlsv3.RateLimitResponse
 	status  []rlsv3.RateLimitResponse_DescriptorStatus
@@ -27,15 +27,15 @@ type room struct {
 	headers [3]corev3.HeaderValue
 	lease   [1]*weir.Lease
 
-	asks     [usual]ask
+	requests [usual]request
 	statuses [usual]rlsv3.RateLimitResponse_DescriptorStatus
 	until    [usual]durationpb.Duration
 	aligned  [usual]*rlsv3.RateLimitResponse_DescriptorStatus
 	added    [3]*corev3.HeaderValue
 }
 
-func newRoom(n int) *room {
-	r := &room{}
+func newBuffers(n int) *buffers {
+	r := &buffers{}
 	r.status, r.resets = r.statuses[:], r.until[:]
 	if n > usual {
 		r.status, r.resets = make([]rlsv3.RateLimitResponse_DescriptorStatus, n), make([]durationpb.Duration, n)
@@ -49,14 +49,14 @@ func newRoom(n int) *room {
 func (c *call) describe(at int, statuses []weir.LimitStatus) {
 	var most *weir.LimitStatus
 	for i := range statuses {
-		if st := &statuses[i]; !st.Shadow && (most == nil || saysMore(st, most)) {
+		if st := &statuses[i]; !st.Shadow && (most == nil || moreSignificant(st, most)) {
 			most = st
 		}
 	}
 	if most == nil {
 		return
 	}
-	st := &c.room.status[at]
+	st := &c.buf.status[at]
 	st.CurrentLimit = c.s.limit(most)
 	st.LimitRemaining = uint32(min(max(most.Available, 0), math.MaxUint32))
 	var until time.Duration
@@ -66,14 +66,14 @@ func (c *call) describe(at int, statuses []weir.LimitStatus) {
 	case most.Full > 0:
 		until = answer.UntilMore(most)
 	}
-	d := &c.room.resets[at]
+	d := &c.buf.resets[at]
 	d.Seconds, d.Nanos = int64(until/time.Second), int32(until%time.Second)
 	st.DurationUntilReset = d
 }
 
-// saysMore reports whether a is more significant than b: refusing limits first, then requested ones, then those with
-// less left.
-func saysMore(a, b *weir.LimitStatus) bool {
+// moreSignificant reports whether a is more significant than b: refusing limits first, then requested ones, then those
+// with less left.
+func moreSignificant(a, b *weir.LimitStatus) bool {
 	switch {
 	case a.Refused != b.Refused:
 		return a.Refused
@@ -88,11 +88,11 @@ func saysMore(a, b *weir.LimitStatus) bool {
 // untilOne returns the time until a token is available.
 func untilOne(st *weir.LimitStatus) time.Duration { return max(1, answer.UntilMore(st)) }
 
-// note adds limits to those named in the headers, each once.
-func (c *call) note(statuses []weir.LimitStatus) {
+// addStatuses adds limits to those that the headers name, each once.
+func (c *call) addStatuses(statuses []weir.LimitStatus) {
 	if c.statuses == nil {
 		c.statuses = statuses
-		if n := len(c.asks); n > 1 {
+		if n := len(c.requests); n > 1 {
 			c.statuses = append(make([]weir.LimitStatus, 0, n*len(statuses)), statuses...)
 		}
 		return
@@ -113,7 +113,7 @@ next:
 
 // answer returns the response for Envoy.
 func (c *call) answer() *rlsv3.RateLimitResponse {
-	r := c.room
+	r := c.buf
 	resp := &r.resp
 	resp.OverallCode = codeOK
 	if c.over {
@@ -139,11 +139,11 @@ func (c *call) answer() *rlsv3.RateLimitResponse {
 		added = append(added, h)
 	}
 	resp.ResponseHeadersToAdd = added
-	f := fact{over: c.over, degraded: c.degraded, bound: c.bound, reason: c.reason}
+	m := metadata{over: c.over, degraded: c.degraded, bound: c.bound, reason: c.reason}
 	if most := answer.Binding(c.statuses); most != nil {
-		f.policy = most.Limit
+		m.policy = most.Limit
 	}
-	resp.DynamicMetadata = c.s.facts.of(f)
+	resp.DynamicMetadata = c.s.message(m)
 	return resp
 }
 
@@ -162,21 +162,17 @@ const (
 	reasonNoLimits   reason = "no limits apply"
 )
 
-// fact is the content of the metadata.
-type fact struct {
+// metadata is the content of the dynamic metadata of an answer.
+type metadata struct {
 	over, degraded bool
 	bound          int64 // how much may be admitted beyond the limits, if degraded
 	reason         reason
 	policy         string
 }
 
-// facts are metadata messages. They are shared and must not be changed.
-type facts struct {
-	cache[fact, *structpb.Struct]
-}
-
-func (f *facts) of(k fact) *structpb.Struct {
-	return f.get(k, func() *structpb.Struct {
+// message returns the message with metadata. It is shared and must not be changed.
+func (s *Service) message(k metadata) *structpb.Struct {
+	return s.messages.get(k, func() *structpb.Struct {
 		decision := "allow"
 		if k.over {
 			decision = "deny"

@@ -22,13 +22,13 @@ const (
 
 // call is one request of Envoy that is being answered.
 type call struct {
-	s    *Service
-	lim  *weir.Limiter
-	room *room
+	s   *Service
+	lim *weir.Limiter
+	buf *buffers
 
-	began   time.Time
-	asks    []ask // what to decide, all or none
-	settles []ask // what to return, or to debit by force, once asks are admitted
+	began    time.Time
+	requests []request // what to decide, all or none
+	settles  []request // what to return, or to debit by force, once requests are admitted
 
 	over     bool
 	degraded bool
@@ -38,17 +38,17 @@ type call struct {
 	statuses []weir.LimitStatus
 }
 
-// ask is what a descriptor requests.
-type ask struct {
+// request is the request of a descriptor.
+type request struct {
 	at   int // index of the descriptor
 	req  weir.Request
 	peek bool // requests one token without debiting it
 }
 
 func newCall(s *Service, lim *weir.Limiter, n int) *call {
-	room := newRoom(n)
-	c := &room.call
-	c.s, c.lim, c.room, c.began, c.asks = s, lim, room, time.Now(), room.asks[:0]
+	buf := newBuffers(n)
+	c := &buf.call
+	c.s, c.lim, c.buf, c.began, c.requests = s, lim, buf, time.Now(), buf.requests[:0]
 	return c
 }
 
@@ -63,7 +63,7 @@ func (c *call) add(at int, m *Mapping, domain string, d *ratelimitv3.RateLimitDe
 	if w := d.GetHitsAddend(); w != nil {
 		n = w.GetValue()
 	}
-	a := ask{at: at, req: weir.Request{Entity: t.Entity, Resource: t.Resource}}
+	a := request{at: at, req: weir.Request{Entity: t.Entity, Resource: t.Resource}}
 	negative := d.GetIsNegativeHits()
 	a.peek = n == 0 && !negative && !t.Forced
 	if n > weir.MaxTokens {
@@ -79,7 +79,7 @@ func (c *call) add(at int, m *Mapping, domain string, d *ratelimitv3.RateLimitDe
 				c.refuse(at, reasonNothing)
 				return
 			}
-			c.room.status[at].Code = codeOK
+			c.buf.status[at].Code = codeOK
 			return // nothing can be spent from a limit that allows nothing
 		}
 		t.tokens = slices.DeleteFunc(slices.Clone(t.tokens), func(a amount) bool { return a.fixed > 0 })
@@ -95,14 +95,14 @@ func (c *call) add(at int, m *Mapping, domain string, d *ratelimitv3.RateLimitDe
 	}
 	a.demand(t.tokens, amount)
 	if negative || t.Forced {
-		c.room.status[at].Code = codeOK
+		c.buf.status[at].Code = codeOK
 		c.settles = append(c.settles, a)
 		return
 	}
-	c.asks = append(c.asks, a)
+	c.requests = append(c.requests, a)
 }
 
-func (a *ask) demand(tokens []amount, hits int64) {
+func (a *request) demand(tokens []amount, hits int64) {
 	if len(tokens) == 0 {
 		a.req.Requests = hits
 		return
@@ -121,29 +121,29 @@ func (a *ask) demand(tokens []amount, hits int64) {
 
 // refuse marks a descriptor as over its limit.
 func (c *call) refuse(at int, why reason) {
-	c.room.status[at].Code = codeOver
+	c.buf.status[at].Code = codeOver
 	c.over, c.reason = true, why
 }
 
-// refuseWhere marks the asks for which f holds as over their limits, or all asks if f holds for none.
-func (c *call) refuseWhere(f func(*ask) bool, why reason) {
-	for i := range c.asks {
-		if a := &c.asks[i]; f(a) {
+// refuseWhere marks the requests for which f holds as over their limits, or all requests if f holds for none.
+func (c *call) refuseWhere(f func(*request) bool, why reason) {
+	for i := range c.requests {
+		if a := &c.requests[i]; f(a) {
 			c.refuse(a.at, why)
 		} else {
-			c.room.status[a.at].Code = codeOK
+			c.buf.status[a.at].Code = codeOK
 		}
 	}
 	if !c.over {
-		c.refuseWhere(func(*ask) bool { return true }, why)
+		c.refuseWhere(func(*request) bool { return true }, why)
 	}
 }
 
 // decide gets the decision from the limiter. The only error is that the caller has gone.
 func (c *call) decide(ctx context.Context) error {
-	if c.over { // something can never be admitted, so the limiter is not asked
-		for i := range c.asks {
-			c.room.status[c.asks[i].at].Code = codeOK
+	if c.over { // something can never be admitted, so the limiter need not decide
+		for i := range c.requests {
+			c.buf.status[c.requests[i].at].Code = codeOK
 		}
 		return nil
 	}
@@ -163,10 +163,10 @@ func (c *call) decide(ctx context.Context) error {
 	return nil
 }
 
-// acquire requests a decision on the asks, leaving out those that turn out to be unknown. After an error, the outcome
+// acquire gets a decision on the requests, leaving out those that turn out to be unknown. After an error, the outcome
 // is recorded in the call.
 func (c *call) acquire(ctx context.Context) ([]*weir.Lease, error) {
-	for len(c.asks) > 0 {
+	for len(c.requests) > 0 {
 		leases, err := c.take(ctx)
 		if err == nil {
 			c.admitted(leases)
@@ -176,39 +176,39 @@ func (c *call) acquire(ctx context.Context) ([]*weir.Lease, error) {
 		if !unknown {
 			return nil, err
 		}
-		c.asks = append(c.asks[:at], c.asks[at+1:]...)
+		c.requests = append(c.requests[:at], c.requests[at+1:]...)
 	}
 	return nil, nil
 }
 
 func (c *call) take(ctx context.Context) ([]*weir.Lease, error) {
-	if len(c.asks) == 1 {
-		lease, err := c.lim.Acquire(ctx, c.asks[0].req)
+	if len(c.requests) == 1 {
+		lease, err := c.lim.Acquire(ctx, c.requests[0].req)
 		if err != nil {
 			return nil, err
 		}
-		c.room.lease[0] = lease
-		return c.room.lease[:], nil
+		c.buf.lease[0] = lease
+		return c.buf.lease[:], nil
 	}
-	reqs := make([]weir.Request, len(c.asks))
-	for i := range c.asks {
-		reqs[i] = c.asks[i].req
+	reqs := make([]weir.Request, len(c.requests))
+	for i := range c.requests {
+		reqs[i] = c.requests[i].req
 	}
 	return c.lim.AcquireAll(ctx, reqs)
 }
 
-// admitted records what the leases say.
+// admitted records the decisions of leases.
 func (c *call) admitted(leases []*weir.Lease) {
 	for i, lease := range leases {
 		d := lease.Decision()
 		c.degrade(&d)
-		st := &c.room.status[c.asks[i].at]
+		st := &c.buf.status[c.requests[i].at]
 		st.Code = codeOK
-		c.describe(c.asks[i].at, d.Statuses)
-		if c.asks[i].peek {
-			c.peeked(c.asks[i].at, d.Statuses)
+		c.describe(c.requests[i].at, d.Statuses)
+		if c.requests[i].peek {
+			c.peeked(c.requests[i].at, d.Statuses)
 		}
-		c.note(d.Statuses)
+		c.addStatuses(d.Statuses)
 	}
 	if c.degraded {
 		c.reason = reasonStore
@@ -225,7 +225,7 @@ func (c *call) degrade(d *weir.Decision) {
 	}
 }
 
-// failed records the outcome of an error, or returns the index of an unknown ask to leave out.
+// failed records the outcome of an error, or returns the index of an unknown request to leave out.
 func (c *call) failed(ctx context.Context, err error) (at int, unknown bool) {
 	var (
 		over   *weir.ExceededError
@@ -236,14 +236,17 @@ func (c *call) failed(ctx context.Context, err error) (at int, unknown bool) {
 	if errors.As(err, &one) {
 		at = one.Index
 	}
-	mine := one != nil || len(c.asks) == 1 // it is about one of the asks
+	mine := one != nil || len(c.requests) == 1 // it is about one of the requests
 	switch {
 	case ctx.Err() != nil:
 	case errors.As(err, &over):
 		c.exceeded(over)
 	case errors.As(err, &burst):
-		c.refuseWhere(func(a *ask) bool {
-			return mine && a == &c.asks[at] || !mine && a.req.Entity == burst.Entity && a.req.Resource == burst.Resource
+		c.refuseWhere(func(a *request) bool {
+			if mine {
+				return a == &c.requests[at]
+			}
+			return a.req.Entity == burst.Entity && a.req.Resource == burst.Resource
 		}, reasonBurst)
 	case mine && errors.Is(err, weir.ErrNoLimits):
 		c.reason = reasonNoLimits
@@ -252,11 +255,11 @@ func (c *call) failed(ctx context.Context, err error) (at int, unknown bool) {
 		c.s.trouble(ctx, "the namespace of a domain does not exist", err)
 		c.reason = reasonDomain
 		return at, true
-	case errors.As(err, &config) && config.Field == "limits" && len(c.asks[at].req.Limits) > 0,
+	case errors.As(err, &config) && config.Field == "limits" && len(c.requests[at].req.Limits) > 0,
 		errors.As(err, &config) && !mine:
 		// Overrides from Envoy create limits: a client that invents many of them must not escape all limits.
 		c.s.trouble(ctx, "limits of descriptors", err)
-		c.refuseWhere(func(a *ask) bool { return len(a.req.Limits) > 0 }, reasonOverrides)
+		c.refuseWhere(func(a *request) bool { return len(a.req.Limits) > 0 }, reasonOverrides)
 		c.retry = time.Second
 	case errors.As(err, &config):
 		c.s.trouble(ctx, "the mapping and the limits do not fit", err)
@@ -264,7 +267,7 @@ func (c *call) failed(ctx context.Context, err error) (at int, unknown bool) {
 		return at, true
 	default:
 		c.s.trouble(ctx, "the store does not answer", err)
-		c.refuseWhere(func(*ask) bool { return true }, reasonStore)
+		c.refuseWhere(func(*request) bool { return true }, reasonStore)
 		c.degraded, c.retry = true, time.Second
 	}
 	return 0, false
@@ -274,18 +277,18 @@ func (c *call) failed(ctx context.Context, err error) (at int, unknown bool) {
 func (c *call) exceeded(over *weir.ExceededError) {
 	c.over, c.reason, c.retry = true, reasonExceeded, over.RetryAfter
 	c.degrade(&over.Decision)
-	c.note(over.Statuses)
-	for i := range c.asks {
+	c.addStatuses(over.Statuses)
+	for i := range c.requests {
 		d := &over.Decision
 		if over.Each != nil {
 			d = &over.Each[i]
 		}
-		st := &c.room.status[c.asks[i].at]
+		st := &c.buf.status[c.requests[i].at]
 		st.Code = codeOK
 		if refusedAny(d.Statuses) {
 			st.Code = codeOver
 		}
-		c.describe(c.asks[i].at, d.Statuses)
+		c.describe(c.requests[i].at, d.Statuses)
 	}
 }
 
@@ -313,18 +316,18 @@ func (c *call) peeked(at int, statuses []weir.LimitStatus) {
 }
 
 // settleAll returns leases and negative amounts, and debits forced amounts.
-func (c *call) settleAll(ctx context.Context, leases []*weir.Lease, asks []ask) {
-	if len(leases) == 0 && len(asks) == 0 {
+func (c *call) settleAll(ctx context.Context, leases []*weir.Lease, requests []request) {
+	if len(leases) == 0 && len(requests) == 0 {
 		return
 	}
 	lim := c.lim
-	all := make([]func(context.Context) error, 0, len(leases)+len(asks))
+	all := make([]func(context.Context) error, 0, len(leases)+len(requests))
 	for _, lease := range leases {
 		all = append(all, lease.Rollback)
 	}
-	for i := range asks {
+	for i := range requests {
 		all = append(all, func(ctx context.Context) error {
-			err := lim.Adjust(ctx, asks[i].req)
+			err := lim.Adjust(ctx, requests[i].req)
 			if errors.Is(err, weir.ErrNoLimits) {
 				err = nil // without limits, nothing was spent
 			}

@@ -2,7 +2,7 @@
 // docs/guide/envoy.md for the manual.
 //
 // All descriptors of a request are decided together: if one is over its limit, nothing is debited for any of them. A
-// store problem is never a gRPC error for Envoy: on_unavailable decides, and the metadata of the answer says so. The
+// store problem is never a gRPC error for Envoy: on_unavailable decides, and the metadata of the answer shows it. The
 // only errors are for invalid requests and for callers without permission.
 package envoy
 
@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/serve/ratelog"
@@ -46,11 +47,11 @@ type Config struct {
 type Service struct {
 	rlsv3.UnsafeRateLimitServiceServer // makes a missing method a compile error
 
-	cfg    Config
-	views  sync.Map // by namespace: string to *weir.Limiter
-	limits cache[limitKey, *rlsv3.RateLimitResponse_RateLimit]
-	facts  facts
-	log    *slog.Logger // of problems, at most one per second
+	cfg      Config
+	views    sync.Map // by namespace: string to *weir.Limiter
+	limits   cache[limitKey, *rlsv3.RateLimitResponse_RateLimit]
+	messages cache[metadata, *structpb.Struct]
+	log      *slog.Logger // of problems, at most one per second
 
 	settles sync.WaitGroup
 }

@@ -41,7 +41,7 @@ const (
 	refused          // by a limit
 	degraded         // admitted without the store
 	failed           // not answered by the store, or not in time
-	invalid          // the caller's mistake, which says nothing about limits or the store
+	invalid          // the caller's mistake: no limit and no store decided
 	outcomes
 )
 

@@ -46,13 +46,13 @@ type TracingConfig struct {
 	Processor sdktrace.SpanProcessor
 }
 
-// TracingWanted reports whether the environment asks for traces.
+// TracingWanted reports whether the environment turns traces on.
 func TracingWanted() bool {
 	return !strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") && os.Getenv("OTEL_TRACES_EXPORTER") != "none" &&
 		(os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "")
 }
 
-// SamplerWanted reports whether the environment says what to trace.
+// SamplerWanted reports whether the environment selects what to trace.
 func SamplerWanted() bool { return os.Getenv("OTEL_TRACES_SAMPLER") != "" }
 
 // NewTracing returns a Tracing that records spans and sends them in batches.
