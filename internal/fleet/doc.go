@@ -16,9 +16,11 @@
 // The grants contain an epoch and the name of the leader. A member that sees them unchanged for two and a half to three
 // and a half beats writes them with the next epoch, on condition that they are still as it read them: of two such
 // members, one succeeds. For the same reason, a deposed leader cannot write any more. A new leader treats everything in
-// the grants that it found as outstanding. If the registry has lost grants, as after a restore, members publish the
-// newest that they know again, in a new epoch. A party that confirms grants which none of them knows counts as using
-// everything, and has no share until it confirms newer ones.
+// the grants that it found as outstanding.
+//
+// If the registry has lost grants, as after a restore, their leader publishes the newest again, in a new epoch. Without
+// it another member does, after as long a wait, in which all others confirm what they follow. A party that confirms
+// grants which the leader does not know counts as using everything, and has no share until it confirms newer ones.
 //
 // # Time
 //

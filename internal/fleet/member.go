@@ -211,14 +211,16 @@ func (m *Member[G]) beat(ctx context.Context, beat time.Duration) (leads *bool, 
 	if err := DecodeGrants(rec, g); err != nil {
 		return nil, &JoinError{"read grants", err}
 	}
-	leader := g.Top().Leader
 	if g.Top().Compare(m.newest) < 0 {
-		// The registry has lost some, as after a restore: those that are known are published again, in a new epoch.
-		m.Log.WarnContext(ctx, "the registry has lost grants: they are written again")
-		g, leader, m.leading = m.known, "", false
+		// The registry has lost some, as after a restore. Their leader publishes them again, because it knows the
+		// newest; without it another does, after all others have confirmed what they follow.
+		if rec.Version != m.term.last {
+			m.Log.WarnContext(ctx, "the registry has lost grants: they will be written again")
+		}
+		g, m.leading = m.known, false
 	}
 	m.follow(ctx, g)
-	if m.term.read(rec.Version, leader, g.Top().Epoch, beat) {
+	if m.term.read(rec.Version, g.Top().Leader, beat) {
 		return m.lead(ctx, rec, g, beat)
 	}
 	m.leading = false
@@ -258,14 +260,13 @@ func (m *Member[G]) lead(ctx context.Context, rec Record, g G, beat time.Duratio
 	if err != nil {
 		return nil, &JoinError{"read reports", err}
 	}
-	if confirmed > g.Top().Epoch { // grants were lost: the new ones must still be newer than any in use
-		m.term.epoch = confirmed + 1
-	}
+	epoch := g.Top().Epoch
 	if !m.leading || m.term.own != rec.Version {
+		epoch = max(epoch, confirmed) + 1 // newer than any in use, even if the registry has lost some
 		m.protocol.TakeOver(g)
 	}
 	m.leading = false // if the outcome of the write is unknown, the next read will show
-	next := m.protocol.Issue(Head{Version{m.term.epoch, g.Top().Seq + 1}, Format, m.ID})
+	next := m.protocol.Issue(Head{Version{epoch, g.Top().Seq + 1}, Format, m.ID})
 	version, err := m.Registry.Put(ctx, GrantsName, Encode(next), rec.Version)
 	switch {
 	case errors.Is(err, ErrConflict):
@@ -283,8 +284,7 @@ func (m *Member[G]) lead(ctx context.Context, rec Record, g G, beat time.Duratio
 // term is what a process knows about who writes the grants. Their leader's writes also renew its lease. Leaders write
 // on condition that the record is still as they read it, so if two believe that they lead, one fails.
 type term struct {
-	id    string
-	epoch uint64 // under which this process writes, while it leads
+	id string
 
 	own      string // version of its last write
 	last     string // version when last read
@@ -292,24 +292,14 @@ type term struct {
 	patience time.Duration
 }
 
-// read takes in the grants' version, and the leader and epoch that they name. It reports whether this process must
-// write the next ones: it leads, nobody does, or the leader has not written for two and a half to three and a half
-// beats, at random, so that not all others try at once.
-func (t *term) read(version, leader string, epoch uint64, beat time.Duration) bool {
+// read takes in the grants' version, and the leader that they name. It reports whether this process must write the next
+// ones: it leads, nobody does, or the leader has not written for two and a half to three and a half beats, at random,
+// so that not all others try at once.
+func (t *term) read(version, leader string, beat time.Duration) bool {
 	if version != t.last || t.patience == 0 {
 		t.wait(version, beat)
 	}
-	switch {
-	case version == "" || leader == "":
-		t.epoch = epoch + 1
-	case leader == t.id:
-		t.epoch = epoch
-	case time.Since(t.changed) >= t.patience:
-		t.epoch = epoch + 1
-	default:
-		return false
-	}
-	return true
+	return leader == "" || leader == t.id || time.Since(t.changed) >= t.patience
 }
 
 // wrote takes in that this process has written the grants.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirlimits/weir/internal/fleet"
@@ -80,5 +81,39 @@ func TestNewerFormat(t *testing.T) {
 	put(t, r, `{"epoch": 7, "seq": 10, "format": 1, "leader": "another"}`)
 	if err := m.Beat(t.Context()); err != nil || p.followed.Seq != 10 {
 		t.Errorf("it follows %+v: %v", p.followed, err)
+	}
+}
+
+// If a registry loses grants, their leader writes them again at once. Any other member waits until all have confirmed what
+// they follow, because it may not know the newest.
+func TestLostGrants(t *testing.T) {
+	t.Parallel()
+	const older, newest = `{"epoch": 5, "seq": 9, "leader": "a"}`, `{"epoch": 5, "seq": 10, "leader": "a"}`
+	for id, leads := range map[string]bool{"a": true, "b": false} {
+		synctest.Test(t, func(t *testing.T) {
+			r, p := &fleet.Memory{}, &idle{confirmed: 5}
+			m := fleet.NewMember(fleet.Place{Registry: r, ID: id}, p)
+			beat := func(want fleet.Version, leads bool) {
+				t.Helper()
+				if err := m.Beat(t.Context()); err != nil || p.followed != want || m.State().Leads != leads {
+					t.Errorf("%s follows %+v, want %+v; %+v, %v", id, p.followed, want, m.State(), err)
+				}
+			}
+			put(t, r, newest)
+			if !leads {
+				beat(fleet.Version{Epoch: 5, Seq: 10}, false)
+				put(t, r, older)
+				beat(fleet.Version{Epoch: 5, Seq: 10}, false)
+				time.Sleep(2 * time.Hour)
+				beat(fleet.Version{Epoch: 5, Seq: 10}, false)
+				time.Sleep(2 * time.Hour)
+				beat(fleet.Version{Epoch: 6, Seq: 11}, true)
+				return
+			}
+			beat(fleet.Version{Epoch: 6, Seq: 11}, true) // it does not know its own write: the outcome was unknown
+			beat(fleet.Version{Epoch: 6, Seq: 12}, true)
+			put(t, r, newest)
+			beat(fleet.Version{Epoch: 7, Seq: 13}, true)
+		})
 	}
 }
