@@ -72,7 +72,7 @@ var flaws = map[string][]string{
 	"any shadow":                         {"shadow/mistakes"},
 	"flags one refusal":                  {"take/levels of every refusal", "invariants/I2 never lose"},
 	"sorts levels":                       {"take/levels"},
-	"forgets nothing":                    {"take/forgotten buckets", "protocols/forgotten while others debit"},
+	"forgets nothing":                    {"buckets/forget", "protocols/forgotten while others debit"},
 	"buckets twice":                      {"mistakes/a bucket twice"},
 	"negative amounts":                   {"mistakes/negative amounts"},
 	"overflows":                          {"mistakes/forced past the largest level"},

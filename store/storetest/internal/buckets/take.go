@@ -19,7 +19,6 @@ func takeScenarios() []Scenario {
 		{Name: "levels", Run: OnStore(takeLevels)},
 		{Name: "levels of every refusal", Run: OnStore(takeAllRefused)},
 		{Name: "time of the decision", Run: OnStore(takeAt)},
-		{Name: "forgotten buckets", Run: OnStore(takeForgotten)},
 	}
 }
 
@@ -177,26 +176,4 @@ func takeAt(e *Env) {
 		last = out.At
 		e.Clock.Advance(time.Duration(i) * 17 * time.Millisecond)
 	}
-}
-
-// takeForgotten checks that a bucket is full again once it was forgotten.
-func takeForgotten(e *Env) {
-	b, l := Bucket("alice", "api"), Still("rpm", 10)
-	d := Debit(b, Charge(l, 6))
-	for range 3 {
-		e.Allow(d)
-		e.Refuse(d)
-		e.WantTokens(b, l, 4)
-		e.Forget(b)
-		e.WantTokens(b, l, 10)
-	}
-	e.Allow(d)
-	e.Forget(b)
-	back := Debit(b, Charge(l, -6))
-	e.Settle(back) // to no bucket
-	e.WantTokens(b, l, 10)
-	owe := Debit(b, Charge(l, 11))
-	e.Settle(owe)
-	e.WantTokens(b, l, -1)
-	e.Refuse(d)
 }

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/weirlimits/weir/store"
@@ -11,13 +12,13 @@ import (
 // usageScenarios are for stores that keep usage; other stores pass them.
 func usageScenarios() []Scenario {
 	return []Scenario{
-		{Name: "by hour, day and month", Need: Caps{HandClock: true}, Run: OnStore(usageWindows)},
-		{Name: "across a reset", Run: OnStore(usageReset)},
-		{Name: "readings of a process", Run: OnStore(usageReadings)},
-		{Name: "pages", Run: OnStore(usagePages)},
-		{Name: "raises no epoch", Run: OnStore(usageEpoch)},
-		{Name: "forgotten", Run: OnStore(usageForgotten)},
-		{Name: "mistakes", Run: OnStore(usageMistakes)},
+		{Name: "by hour, day and month", Need: Caps{HandClock: true}, Run: onUsage(usageWindows)},
+		{Name: "across a reset", Run: onUsage(usageReset)},
+		{Name: "readings of a process", Run: onUsage(usageReadings)},
+		{Name: "pages", Run: onUsage(usagePages)},
+		{Name: "raises no epoch", Run: onUsage(usageEpoch)},
+		{Name: "forgotten", Run: onUsage(usageForgotten)},
+		{Name: "mistakes", Run: onUsage(usageMistakes)},
 	}
 }
 
@@ -30,7 +31,7 @@ func usage(e *Env,
 		Namespace: "n", Of: of, ID: id, Sub: sub, Window: w, From: Noon.AddDate(-100, 0, 0),
 		To: Noon.AddDate(100, 0, 0), Max: 1000,
 	}
-	page, err := usageStore(e).Usage(e.Context(), q)
+	page, err := e.Store.(store.Usage).Usage(e.Context(), q)
 	if err != nil {
 		e.Fatalf("usage: %v", err)
 	}
@@ -44,13 +45,13 @@ func usage(e *Env,
 	return starts, figures
 }
 
-// usageStore returns the store as a [store.Usage]; nil if it keeps no usage, or if another process books it.
-func usageStore(e *Env) store.Usage {
-	if e.Harness.Caps.LateUsage {
-		return nil
-	}
-	u, _ := e.Store.(store.Usage)
-	return u
+// onUsage is [OnStore] for stores that keep usage, unless another process books it.
+func onUsage(f func(e *Env, u store.Usage)) func(testing.TB, Harness) {
+	return OnStore(func(e *Env) {
+		if u, ok := e.Store.(store.Usage); ok && !e.Harness.Caps.LateUsage {
+			f(e, u)
+		}
+	})
 }
 
 // wantConsumed checks what was consumed of tpm over all windows, for each type of window.
@@ -68,10 +69,7 @@ func wantConsumed(e *Env, of store.UsageOf, id, sub string, tokens int64) {
 	}
 }
 
-func usageWindows(e *Env) {
-	if usageStore(e) == nil {
-		return
-	}
+func usageWindows(e *Env, _ store.Usage) {
 	b, l := Bucket("alice", "api"), Still("tpm", 1000)
 	leap := time.Date(2028, time.February, 29, 23, 59, 59, 999_999_999, time.UTC)
 	for i, at := range []time.Time{leap.Add(-time.Hour), leap, leap.Add(1), leap.AddDate(0, 0, 1)} {
@@ -99,10 +97,7 @@ func usageWindows(e *Env) {
 	}
 }
 
-func usageReset(e *Env) {
-	if usageStore(e) == nil {
-		return
-	}
+func usageReset(e *Env, _ store.Usage) {
 	b, l := Bucket("alice", "api"), Still("tpm", 10)
 	for range 3 {
 		e.Allow(Debit(b, Charge(l, 10)))
@@ -118,11 +113,7 @@ func usageReset(e *Env) {
 	wantConsumed(e, store.OfStore, "", "", 34)
 }
 
-func usageReadings(e *Env) {
-	u := usageStore(e)
-	if u == nil {
-		return
-	}
+func usageReadings(e *Env, u store.Usage) {
 	reading := func(source string, id uint64, minutes int, refused int64) store.Reading {
 		return store.Reading{
 			Bucket: Bucket("alice", "api"), Source: source, ID: id, At: Noon.Add(time.Duration(minutes) * time.Minute),
@@ -147,11 +138,7 @@ func usageReadings(e *Env) {
 	}
 }
 
-func usagePages(e *Env) {
-	u := usageStore(e)
-	if u == nil {
-		return
-	}
+func usagePages(e *Env, u store.Usage) {
 	l := Still("tpm", 10)
 	var want []string // by start, then ID, then Sub
 	for _, month := range []string{"2028-02", "2028-03"} {
@@ -192,10 +179,7 @@ func usagePages(e *Env) {
 	}
 }
 
-func usageEpoch(e *Env) {
-	if usageStore(e) == nil {
-		return
-	}
+func usageEpoch(e *Env, _ store.Usage) {
 	epoch := func() uint64 {
 		got, err := e.Store.Get(e.Context(), store.Key{Namespace: "n", Kind: store.KindSystem})
 		if err != nil {
@@ -211,11 +195,7 @@ func usageEpoch(e *Env) {
 	}
 }
 
-func usageForgotten(e *Env) {
-	u := usageStore(e)
-	if u == nil {
-		return
-	}
+func usageForgotten(e *Env, u store.Usage) {
 	l := Still("tpm", 10)
 	other := store.Bucket{Namespace: "n2", Entity: "alice", Resource: "api"}
 	e.Allow(Debit(Bucket("alice", "api"), Charge(l, 1)))
@@ -235,11 +215,7 @@ func usageForgotten(e *Env) {
 	}
 }
 
-func usageMistakes(e *Env) {
-	u := usageStore(e)
-	if u == nil {
-		return
-	}
+func usageMistakes(e *Env, u store.Usage) {
 	if _, err := u.Usage(e.Context(), store.UsageQuery{
 		Namespace: "n", Of: store.OfBucket, Window: "weekly", To: Noon,
 	}); err == nil {
