@@ -3,6 +3,10 @@ package limits
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,5 +66,34 @@ func TestGateNeedsRequests(t *testing.T) {
 				t.Errorf("the gate says %v", err)
 			}
 		})
+	}
+}
+
+// A gate adds up what the named servers have decided in the namespace. A server that answers anything but an overview
+// fails the read, which names it.
+func TestOverviews(t *testing.T) {
+	t.Parallel()
+	server := func(status int, body string) string {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/v1/overview" || r.FormValue("namespace") != "alpha" || r.Header.Get("Authorization") != "Bearer secret" {
+				status = http.StatusTeapot
+			}
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
+		}))
+		t.Cleanup(srv.Close)
+		return srv.URL
+	}
+	one, two := server(200, `{"totals": {"allowed": 8, "refused": 2}}`), server(200, `{"totals": {"allowed": 5, "refused": 0}}`)
+	got, err := overviewsOf([]string{one, two + "/"}, "secret", "alpha")(t.Context())
+	if want := []tallied{{10, 2}, {5, 0}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	for bad, part := range map[string]string{
+		server(503, ""): "503", server(200, "{}"): "not an overview", server(200, "<html>"): "invalid character",
+	} {
+		if _, err := overviewsOf([]string{one, bad}, "secret", "alpha")(t.Context()); err == nil || !strings.Contains(err.Error(), part) || !strings.HasPrefix(err.Error(), bad) {
+			t.Errorf("%v, want %s", err, part)
+		}
 	}
 }
