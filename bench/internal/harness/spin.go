@@ -72,14 +72,14 @@ func (m Meter) over(workers int, work func(worker int, start time.Time) (ops, co
 		done, counted atomic.Int64
 		before, after runtime.MemStats
 		wg            sync.WaitGroup
-		called        int64
 	)
-	if m.Calls == nil {
-		m.Calls = new(atomic.Int64)
+	calls := m.Calls
+	if calls == nil {
+		calls = new(atomic.Int64)
 	}
 	runtime.GC() // collect what the last contender left
 	runtime.ReadMemStats(&before)
-	called = m.Calls.Load()
+	called := calls.Load()
 	cpu, start := m.CPU(), time.Now()
 	for worker := range workers {
 		wg.Go(func() {
@@ -91,7 +91,7 @@ func (m Meter) over(workers int, work func(worker int, start time.Time) (ops, co
 	wg.Wait()
 	took := time.Since(start)
 	cpu = m.CPU() - cpu
-	called = m.Calls.Load() - called
+	called = calls.Load() - called
 	runtime.ReadMemStats(&after)
 	ops, yes := float64(max(done.Load(), 1)), float64(max(counted.Load(), 1))
 	return Sample{
