@@ -68,10 +68,8 @@ func wait(ctx context.Context, c api.Caller, q *patience) (api.Decision, error) 
 		if q.Timeout > 0 && time.Now().Add(over.RetryAfter).After(deadline) {
 			return d, fmt.Errorf("%w, after the deadline", err)
 		}
-		select {
-		case <-ctx.Done():
+		if !sleep(ctx, min(over.RetryAfter, time.Second)) {
 			return d, ctx.Err()
-		case <-time.After(min(over.RetryAfter, time.Second)):
 		}
 	}
 }
