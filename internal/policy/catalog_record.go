@@ -5,24 +5,6 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// recordKey identifies a record of the catalog that is cached.
-type recordKey struct {
-	namespace string // its opaque id
-	kind      recordKind
-	id        string
-	resource  string
-}
-
-type recordKind byte
-
-const (
-	entityRecord    recordKind = iota // an entity's own record
-	entityLimits                      // its limits on a resource; its default limits are on record.DefaultResource
-	resourceLimits                    // a resource's limits
-	systemLimits                      // the namespace's limits and settings
-	namespaceRecord                   // a namespace by name
-)
-
 // catalogRecord is a record of the catalog, decoded.
 type catalogRecord struct {
 	exists        bool
@@ -44,37 +26,13 @@ type catalogRecord struct {
 	unreadable bool // not written by weir, or written by a newer version
 }
 
-// key returns the store's key of the record.
-func (k recordKey) key() store.Key {
-	switch k.kind {
-	case entityRecord:
-		return record.EntityKey(k.namespace, k.id)
-	case entityLimits:
-		return record.EntityLimitsKey(k.namespace, k.id, k.resource)
-	case resourceLimits:
-		return record.ResourceKey(k.namespace, k.id)
-	case systemLimits:
-		return record.SystemKey(k.namespace)
+// cached reports whether records of a kind are cached: those that decisions depend on.
+func cached(k store.Kind) bool {
+	switch k {
+	case store.KindEntity, store.KindEntityLimits, store.KindResourceLimits, store.KindSystem, store.KindNamespace:
+		return true
 	default:
-		return record.NamespaceKey(k.id)
-	}
-}
-
-// keyOf returns the key under which a record of the store is cached, if it is.
-func keyOf(k store.Key) (recordKey, bool) {
-	switch k.Kind {
-	case store.KindEntity:
-		return recordKey{k.Namespace, entityRecord, k.ID, ""}, true
-	case store.KindEntityLimits:
-		return recordKey{k.Namespace, entityLimits, k.ID, k.Sub}, true
-	case store.KindResourceLimits:
-		return recordKey{k.Namespace, resourceLimits, k.ID, ""}, true
-	case store.KindSystem:
-		return recordKey{k.Namespace, systemLimits, "", ""}, true
-	case store.KindNamespace:
-		return recordKey{kind: namespaceRecord, id: k.ID}, true
-	default: // nothing of it is cached
-		return recordKey{}, false
+		return false
 	}
 }
 
@@ -92,22 +50,23 @@ func (rec *catalogRecord) charged() string {
 // Check reports why decisions could not use a catalog record, as a [*store.Error]. It returns nil for records of kinds
 // that decisions do not depend on.
 func Check(r store.Record) error {
-	if k, ok := keyOf(r.Key); ok {
-		_, err := k.decode(r)
-		return err
+	if !cached(r.Key.Kind) {
+		return nil
 	}
-	return nil
+	_, err := decode(r.Key, r)
+	return err
 }
 
-func (k recordKey) decode(r store.Record) (rec catalogRecord, err error) {
+// decode decodes a record of a key.
+func decode(k store.Key, r store.Record) (rec catalogRecord, err error) {
 	if r.Version == 0 {
 		return rec, nil
 	}
 	rec.exists, rec.version = true, r.Version
-	switch k.kind {
-	case entityRecord:
+	switch k.Kind {
+	case store.KindEntity:
 		err = record.Decode(r, &rec.entity)
-	case namespaceRecord:
+	case store.KindNamespace:
 		err = record.Decode(r, &rec.namespace)
 	default:
 		err = rec.decodeLimits(k, r)
@@ -120,7 +79,7 @@ func (k recordKey) decode(r store.Record) (rec catalogRecord, err error) {
 }
 
 // decodeLimits decodes limits and the settings stored with them.
-func (rec *catalogRecord) decodeLimits(k recordKey, r store.Record) error {
+func (rec *catalogRecord) decodeLimits(k store.Key, r store.Record) error {
 	var lr record.Limits
 	if err := record.Decode(r, &lr); err != nil {
 		return err
@@ -149,10 +108,10 @@ func (rec *catalogRecord) decodeLimits(k recordKey, r store.Record) error {
 		return nil
 	}
 	rec.manifest = lr.Managed.Name()
-	rec.source = map[recordKind]Source{
-		entityLimits: SourceEntity, resourceLimits: SourceResource, systemLimits: SourceSystem,
-	}[k.kind]
-	if k.resource == record.DefaultResource {
+	rec.source = map[store.Kind]Source{
+		store.KindEntityLimits: SourceEntity, store.KindResourceLimits: SourceResource, store.KindSystem: SourceSystem,
+	}[k.Kind]
+	if k.Sub == record.DefaultResource {
 		rec.source = SourceEntityDefault
 	}
 	return nil

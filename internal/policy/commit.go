@@ -35,15 +35,15 @@ func (r *Resolver) follow(writes []store.Write, err error) {
 		if w.Check {
 			continue
 		}
-		keys = append(keys, w.Record.Key)
-		k, ok := keyOf(w.Record.Key)
-		if !ok || err != nil {
+		k := w.Record.Key
+		keys = append(keys, k)
+		if !cached(k.Kind) || err != nil {
 			continue
 		}
 		r.records.Note(k, func(now catalogRecord, known bool) (catalogRecord, bool) {
-			rec, ok := k.written(w, now, known)
-			if k.kind == systemLimits {
-				modes[k.namespace] = rec.onUnavailable
+			rec, ok := written(w, now, known)
+			if k.Kind == store.KindSystem {
+				modes[k.Namespace] = rec.onUnavailable
 			}
 			return rec, ok
 		})
@@ -57,12 +57,12 @@ func (r *Resolver) follow(writes []store.Write, err error) {
 }
 
 // written returns a record as it was written; false if nothing is known of it, as before.
-func (k recordKey) written(w *store.Write, now catalogRecord, known bool) (catalogRecord, bool) {
+func written(w *store.Write, now catalogRecord, known bool) (catalogRecord, bool) {
 	r := w.Record
 	if r.Version++; w.Delete {
 		r.Version = 0
 	}
-	rec, _ := k.decode(r)
+	rec, _ := decode(r.Key, r)
 	rec.noted = true
 	if rec.version = r.Version; w.Delete {
 		rec.version = w.Record.Version + 1

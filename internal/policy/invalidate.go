@@ -17,7 +17,7 @@ import (
 func (r *Resolver) Changed(keys ...store.Key) {
 	type owner struct{ namespace, id string }
 	owners, namespaces := make(map[owner]bool), make(map[string]bool) // of which many records are read again
-	var expired []recordKey
+	var expired []store.Key
 	for _, k := range keys {
 		switch {
 		// The epoch of a policy is only as new as that of its oldest record.
@@ -25,19 +25,14 @@ func (r *Resolver) Changed(keys ...store.Key) {
 			owners[owner{k.Namespace, k.ID}] = true
 		case k.Kind == "":
 			namespaces[k.Namespace] = true
-		default:
-			if rk, ok := keyOf(k); ok {
-				expired = append(expired, rk)
-			}
+		case cached(k.Kind):
+			expired = append(expired, k)
 		}
 	}
 	r.records.Expire(expired...)
 	if len(owners)+len(namespaces) > 0 { // in one pass, since it looks at everything that is cached
-		r.records.ExpireFunc(func(k recordKey) bool {
-			if k.kind == namespaceRecord {
-				return namespaces[store.Registry]
-			}
-			return namespaces[k.namespace] || k.kind == entityLimits && owners[owner{k.namespace, k.id}]
+		r.records.ExpireFunc(func(k store.Key) bool {
+			return namespaces[k.Namespace] || k.Kind == store.KindEntityLimits && owners[owner{k.Namespace, k.ID}]
 		})
 	}
 	for _, k := range keys { // policies last: one made earlier could be based on a record about to change
@@ -55,11 +50,11 @@ func (r *Resolver) Changed(keys ...store.Key) {
 // the limits of the system and of resources before the next decision, entities and their limits at some time within the
 // given duration, so that a busy namespace is not read as a whole after each change. See [Resolver.Changed].
 func (r *Resolver) ChangedWithin(namespaceID string, within time.Duration) {
-	r.records.ExpireWithin(func(k recordKey) (time.Duration, bool) {
-		if k.kind == entityRecord || k.kind == entityLimits {
-			return within, k.namespace == namespaceID
+	r.records.ExpireWithin(func(k store.Key) (time.Duration, bool) {
+		if k.Kind == store.KindEntity || k.Kind == store.KindEntityLimits {
+			return within, k.Namespace == namespaceID
 		}
-		return 0, k.kind != namespaceRecord && k.namespace == namespaceID
+		return 0, k.Namespace == namespaceID
 	})
 	if s := r.used(namespaceID); s != nil {
 		s.changed(change{all: true})
@@ -68,7 +63,7 @@ func (r *Resolver) ChangedWithin(namespaceID string, within time.Duration) {
 
 // Expire makes the resolver read everything again, in all namespaces; see [Resolver.Changed].
 func (r *Resolver) Expire() {
-	r.records.ExpireFunc(func(recordKey) bool { return true })
+	r.records.ExpireFunc(func(store.Key) bool { return true })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.states {
@@ -112,7 +107,7 @@ func (p *Policy) Forget() {
 	p.forgotten.Do(func() {
 		s := p.state
 		s.resolver.staleShare.Store(p.Share.Epoch)
-		var keys []recordKey
+		var keys []store.Key
 		for _, id := range p.Chain {
 			keys = append(keys, recordsOf(s.id, id, p.Resource)...)
 		}

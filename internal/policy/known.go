@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/policy/record"
+	"github.com/weirlimits/weir/store"
 )
 
 var errUnknown = errors.New("the limits are not known")
@@ -24,10 +25,10 @@ func (n *Namespace) Known(entity, resource string, own bool) *Policy {
 	broader := false
 	p, err := n.resolve(s, entity, resource, own, lookup{
 		share: func() Share { return n.lastShare(n.name) },
-		records: func(keys []recordKey) ([]catalogRecord, time.Time, error) {
+		records: func(keys []store.Key) ([]catalogRecord, time.Time, error) {
 			rs, unknown := n.knownRecords(keys)
 			switch {
-			case unknown[systemLimits], unknown[resourceLimits]:
+			case unknown[store.KindSystem], unknown[store.KindResourceLimits]:
 				return nil, time.Time{}, errUnknown
 			// An entity whose limits cannot be read is not an unknown one.
 			case slices.ContainsFunc(rs, func(rec catalogRecord) bool { return rec.unreadable }):
@@ -47,14 +48,14 @@ func (n *Namespace) Known(entity, resource string, own bool) *Policy {
 }
 
 // knownRecords returns the records that are known, and the kinds of those that are not.
-func (n *Namespace) knownRecords(keys []recordKey) (rs []catalogRecord, unknown map[recordKind]bool) {
+func (n *Namespace) knownRecords(keys []store.Key) (rs []catalogRecord, unknown map[store.Kind]bool) {
 	for i := range keys {
 		rec, ok := n.records.Known(keys[i : i+1])
 		if !ok {
 			if unknown == nil {
-				unknown = make(map[recordKind]bool)
+				unknown = make(map[store.Kind]bool)
 			}
-			unknown[keys[i].kind] = true
+			unknown[keys[i].Kind] = true
 			rec = []catalogRecord{{}}
 		}
 		rs = append(rs, rec[0])
@@ -77,7 +78,7 @@ func (n *Namespace) KnownMode(entity, resource string, own bool) (mode Mode) {
 			keys = keys[:slotsBeforeOwn]
 		}
 		rs, unknown := n.knownRecords(keys)
-		if m := s.onUnavailable.Load(); m != nil && unknown[systemLimits] {
+		if m := s.onUnavailable.Load(); m != nil && unknown[store.KindSystem] {
 			rs[slotSystem].onUnavailable = *m
 		}
 		mode = Stricter(mode, n.setting(rs).Mode)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirlimits/weir/internal/policy/record"
+	"github.com/weirlimits/weir/store"
 )
 
 // Namespace resolves the limits of one namespace.
@@ -77,7 +78,7 @@ func (n *Namespace) lookUp(ctx context.Context, now int64) (*namespaceState, err
 	if err := record.CheckID("namespace", n.name); err != nil {
 		return nil, err
 	}
-	rs, until, err := n.records.Get(ctx, []recordKey{{kind: namespaceRecord, id: n.name}}, n.load)
+	rs, until, err := n.records.Get(ctx, []store.Key{record.NamespaceKey(n.name)}, n.load)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +100,7 @@ func (n *Namespace) lastKnown() (s *namespaceState, gone bool) {
 	if f != nil && f.registry == n.registry.Load() {
 		return f.state, false
 	}
-	rs, ok := n.records.Known([]recordKey{{kind: namespaceRecord, id: n.name}})
+	rs, ok := n.records.Known([]store.Key{record.NamespaceKey(n.name)})
 	switch {
 	case !ok && f != nil:
 		return f.state, false

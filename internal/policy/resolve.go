@@ -88,13 +88,13 @@ func (r *Resolver) Hit(e *Entry) { r.hits.add(e.stripe) }
 // lookup is where the contents of a policy come from.
 type lookup struct {
 	share   func() Share
-	records func([]recordKey) ([]catalogRecord, time.Time, error)
+	records func([]store.Key) ([]catalogRecord, time.Time, error)
 }
 
 func (n *Namespace) fromStore(ctx context.Context) lookup {
 	return lookup{
 		share: func() Share { return n.shareOf(ctx, n.name) },
-		records: func(keys []recordKey) ([]catalogRecord, time.Time, error) {
+		records: func(keys []store.Key) ([]catalogRecord, time.Time, error) {
 			return n.records.Get(ctx, keys, n.load)
 		},
 	}
@@ -154,7 +154,7 @@ func (r *Resolver) resolve(
 }
 
 // read returns the records of an entity. An error in default limits does not matter if they are not used.
-func (from lookup) read(keys []recordKey) ([]catalogRecord, time.Time, error) {
+func (from lookup) read(keys []store.Key) ([]catalogRecord, time.Time, error) {
 	rs, good, err := from.records(keys)
 	if err == nil || len(keys) <= slotDefaultLimits || !errors.Is(err, record.ErrUnreadable) {
 		return rs, good, err

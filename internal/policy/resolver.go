@@ -30,7 +30,7 @@ type Resolver struct {
 	cfg     Config
 	start   time.Time
 	clock   coarseClock
-	records *cache.Cache[recordKey, catalogRecord]
+	records *cache.Cache[store.Key, catalogRecord]
 	hits    counter
 	scaled  scaledSets
 	audit   auditor
@@ -50,7 +50,7 @@ func New(cfg Config) *Resolver {
 		cfg: cfg, start: time.Now(), audit: auditor{retention: cfg.Retention},
 		states: make(map[string]*namespaceState),
 	}
-	r.records = cache.New(cache.Config[recordKey, catalogRecord]{
+	r.records = cache.New(cache.Config[store.Key, catalogRecord]{
 		TTL: cfg.TTL, Max: cfg.Entries, Timeout: cfg.Timeout, Fallback: r.lastGood, Good: catalogRecord.good,
 	})
 	return r
@@ -110,19 +110,15 @@ func (r *Resolver) NamespaceIDs() []string {
 }
 
 // load reads records of one namespace in one call to the store.
-func (r *Resolver) load(ctx context.Context, keys []recordKey) ([]catalogRecord, error) {
-	wanted := make([]store.Key, len(keys))
-	for i, k := range keys {
-		wanted[i] = k.key()
-	}
-	got, err := r.cfg.Catalog.Get(ctx, wanted...)
+func (r *Resolver) load(ctx context.Context, keys []store.Key) ([]catalogRecord, error) {
+	got, err := r.cfg.Catalog.Get(ctx, keys...)
 	if err != nil {
 		return nil, err
 	}
 	records := make([]catalogRecord, len(keys))
 	var bad cache.Errors
 	for i, k := range keys {
-		if records[i], err = k.decode(got.Records[i]); err != nil {
+		if records[i], err = decode(k, got.Records[i]); err != nil {
 			if bad == nil { // the other records are good
 				bad = make(cache.Errors, len(keys))
 			}
@@ -140,15 +136,15 @@ func (r *Resolver) load(ctx context.Context, keys []recordKey) ([]catalogRecord,
 }
 
 // lastGood returns a record from outside the process, possibly an unreadable one; see [Resolver.Use].
-func (r *Resolver) lastGood(k recordKey) (catalogRecord, bool) {
+func (r *Resolver) lastGood(k store.Key) (catalogRecord, bool) {
 	if r.known == nil {
 		return catalogRecord{}, false
 	}
-	got, ok := r.known([]store.Key{k.key()})
+	got, ok := r.known([]store.Key{k})
 	if !ok || len(got.Records) != 1 {
 		return catalogRecord{}, false
 	}
-	rec, _ := k.decode(got.Records[0])
+	rec, _ := decode(k, got.Records[0])
 	rec.epoch = got.Epoch
 	return rec, true
 }

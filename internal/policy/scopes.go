@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/weirlimits/weir/internal/policy/record"
+	"github.com/weirlimits/weir/store"
 )
 
 // Mode is how requests are decided when the store does not answer.
@@ -79,18 +80,18 @@ type Scope struct{ Entity, Resource string }
 func Scopes(entity, resource string) []Scope {
 	all, keys := make([]Scope, len(scopes)), recordsOf("", entity, resource)
 	for i, l := range scopes {
-		all[i].Entity, all[i].Resource = record.LimitsOf(keys[l.slot].key())
+		all[i].Entity, all[i].Resource = record.LimitsOf(keys[l.slot])
 	}
 	return all
 }
 
 // recordsOf names the records that concern an entity on a resource.
-func recordsOf(namespaceID, entity, resource string) []recordKey {
-	return []recordKey{
-		slotEntity:        {namespaceID, entityRecord, entity, ""},
-		slotSystem:        {namespaceID, systemLimits, "", ""},
-		slotResource:      {namespaceID, resourceLimits, resource, ""},
-		slotLimits:        {namespaceID, entityLimits, entity, resource},
-		slotDefaultLimits: {namespaceID, entityLimits, entity, record.DefaultResource},
+func recordsOf(namespaceID, entity, resource string) []store.Key {
+	return []store.Key{
+		slotEntity:        record.EntityKey(namespaceID, entity),
+		slotSystem:        record.SystemKey(namespaceID),
+		slotResource:      record.ResourceKey(namespaceID, resource),
+		slotLimits:        record.EntityLimitsKey(namespaceID, entity, resource),
+		slotDefaultLimits: record.EntityLimitsKey(namespaceID, entity, record.DefaultResource),
 	}
 }

@@ -7,13 +7,8 @@ import (
 	"strings"
 )
 
-// Enforce says which entities a limit refuses: all (the zero value), none ([EnforceShadow]), or a percentage of them
-// from 1 to 99. For entities that it does not refuse, the limit is in shadow: it counts what it would have admitted,
-// and reports what it would have refused.
-//
-// Whether an entity belongs to a percentage depends only on its id and the limit's name: it does if the first eight
-// bytes of SHA-256(id, a zero byte, name), as a big-endian number modulo 100, are below the percentage. The result is
-// the same in every process, and the entities of a smaller percentage are among those of a larger one.
+// Enforce is weir.Enforce: it selects the entities that a limit refuses, all (the zero value), none ([EnforceShadow]), or
+// a percentage from 1 to 99.
 type Enforce int8
 
 // Values of Enforce other than percentages.
@@ -60,7 +55,8 @@ func (e *Enforce) UnmarshalText(text []byte) (err error) {
 
 func (e Enforce) valid() bool { return e >= EnforceShadow && e <= 99 }
 
-// Covers reports whether a limit with this name refuses requests of an entity.
+// Covers reports whether a limit with this name refuses requests of an entity: for a percentage, if the first eight
+// bytes of SHA-256(id, a zero byte, name), as a big-endian number modulo 100, are below it.
 func (e Enforce) Covers(entity, limit string) bool {
 	if e == EnforceOn || e == EnforceShadow {
 		return e == EnforceOn

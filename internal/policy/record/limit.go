@@ -112,10 +112,7 @@ func (l Limit) Stored(override bool) store.Limit {
 	}
 }
 
-// ParseLimit reads the text form of a limit: name:amount/[N]unit[:burst], where unit is ms, s, min, h, d or w (or a
-// longer name of one of these) and amount and burst may end in K (thousand) or M (million).
-//
-//	rpm:100/min   tpm:50K/min:75K   jobs:3/10min   uploads:1M/30d
+// ParseLimit reads the text form of a limit; see weir.ParseLimit.
 func ParseLimit(text string) (Limit, error) {
 	bad := func(format string, args ...any) (Limit, error) {
 		return Limit{}, Invalid("limit "+strconv.Quote(text),
