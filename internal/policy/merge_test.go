@@ -1,10 +1,11 @@
-package policy
+package policy_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -23,7 +24,7 @@ func limitOf(name string, amount int64, override bool) store.Limit {
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	own, own2, over := limitOf("rpm", 5000, false), limitOf("tpm", 7000, false), limitOf("rpm", 5000, true)
-	m := Merge([][]store.Debit{
+	m := policy.Merge([][]store.Debit{
 		requestOn(0, "a", 1000, over), requestOn(3, "a", 2000, own, own2), requestOn(4, "b", 1000, own), requestOn(2, "a", 500, own, own2),
 		requestOn(0, "a", 250, over),
 	})
@@ -55,14 +56,14 @@ func TestMergeStale(t *testing.T) {
 		"one less":         requestOn(2, "a", 0, rpm),
 	} {
 		first := requestOn(1, "a", 0, rpm, tpm)
-		if m := Merge([][]store.Debit{first, other}); !m.Stale {
+		if m := policy.Merge([][]store.Debit{first, other}); !m.Stale {
 			t.Errorf("%s: not noticed", name)
 		}
-		if m := Merge([][]store.Debit{requestOn(0, "a", 0, limitOf("o", 1000, true)), other, first}); !m.Stale {
+		if m := policy.Merge([][]store.Debit{requestOn(0, "a", 0, limitOf("o", 1000, true)), other, first}); !m.Stale {
 			t.Errorf("%s: not noticed in the other order", name)
 		}
 	}
-	if m := Merge([][]store.Debit{requestOn(1, "a", 0, rpm), requestOn(2, "b", 0, lower)}); m.Stale {
+	if m := policy.Merge([][]store.Debit{requestOn(1, "a", 0, rpm), requestOn(2, "b", 0, lower)}); m.Stale {
 		t.Error("other buckets may have other limits")
 	}
 }
@@ -73,7 +74,7 @@ func TestMergeDoesNotWrap(t *testing.T) {
 	var requests [][]store.Debit
 	for n := range 64 {
 		requests = append(requests, requestOn(1, "a", clock.MaxBurst, most))
-		if sum := Merge(requests).Debits[0].Charges[0].Amount; (sum > clock.MaxBurst) != (n > 0) || sum < clock.MaxBurst {
+		if sum := policy.Merge(requests).Debits[0].Charges[0].Amount; (sum > clock.MaxBurst) != (n > 0) || sum < clock.MaxBurst {
 			t.Fatalf("%d bursts: %d", n+1, sum)
 		}
 	}
