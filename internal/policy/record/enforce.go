@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Enforce is weir.Enforce: it selects the entities that a limit refuses, all (the zero value), none ([EnforceShadow]), or
-// a percentage from 1 to 99.
+// Enforce is weir.Enforce: it selects the entities that a limit refuses, all (the zero value), none ([EnforceShadow]),
+// or a percentage from 1 to 99.
 type Enforce int8
 
 // Values of Enforce other than percentages.
