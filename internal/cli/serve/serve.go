@@ -239,7 +239,7 @@ func (s *serving) closeAtEnd(within time.Duration, lost string, end func(context
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
 		if err := end(ctx); err != nil {
-			s.log.Warn(lost+" were lost", slog.Any("error", err))
+			s.log.Warn("not everything was sent", slog.String("lost", lost), slog.Any("error", err))
 		}
 	})
 }

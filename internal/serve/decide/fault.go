@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/weirlimits/weir"
@@ -100,12 +101,14 @@ func faultOf(err error) (f Fault) {
 			f.Detail, f.Field = "after: is not a cursor of this list", "after"
 		}
 	}
-	switch f.Code {
-	case Overloaded, ShuttingDown, Watched, Code(weir.CodeUnavailable), Code(weir.CodeCanceled):
+	if slices.Contains(passing, f.Code) {
 		f.RetryAfter = time.Second
 	}
 	return f
 }
+
+// passing are the codes of errors that pass by themselves.
+var passing = []Code{Overloaded, ShuttingDown, Watched, Code(weir.CodeUnavailable), Code(weir.CodeCanceled)}
 
 // Fault returns what a client may know about an error, and logs what it must not.
 func (l *logs) Fault(ctx context.Context, err error, at ...slog.Attr) Fault {

@@ -215,8 +215,9 @@ func (m *Metrics) Follow(ctx context.Context, namespace string, send func(overvi
 		select {
 		case <-next:
 		case <-m.end.Done():
-			return true
 		case <-ctx.Done():
+		}
+		if ctx.Err() != nil || m.end.Err() != nil { // also if several are done
 			return true
 		}
 	}

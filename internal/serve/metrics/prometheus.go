@@ -43,7 +43,10 @@ func (m *Metrics) Register(report func(*Scrape)) {
 // collector implements [prometheus.Collector]. It describes no metrics in advance.
 type collector func(ch chan<- prometheus.Metric)
 
-func (collector) Describe(chan<- *prometheus.Desc)      {}
+// Describe implements [prometheus.Collector].
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements [prometheus.Collector].
 func (c collector) Collect(ch chan<- prometheus.Metric) { c(ch) }
 
 // Scrape collects metrics for one scrape. See [Metrics.Register].
