@@ -66,7 +66,8 @@ func TestDocument(t *testing.T) {
 		t.Errorf("%v, right %v", rows, right)
 	}
 	page := string(report.Page(&report.Document{Title: "a<b", Parts: []any{
-		lines, report.Text{Style: report.Bad, Lines: []string{"x", "y&z"}},
+		lines,
+		report.Text{Style: report.Bad, Lines: []string{"x", "y&z"}},
 		report.Chart{Title: "empty chart"},
 		report.Chart{Title: "one", Labels: []string{"0s", "1s"}, Lines: []report.Series{{"l", []float64{0}}}},
 	}}))
