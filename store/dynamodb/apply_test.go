@@ -164,7 +164,7 @@ func TestApply(t *testing.T) {
 			}
 		}
 	})
-	for _, form := range []string{"0 true", "0 false", "1 true", "1 false", "2 true", "2 false", "freeze", "convert", "refill"} {
+	for _, form := range []string{"take true", "take false", "settle true", "settle false", "undo true", "undo false", "freeze", "convert", "refill"} {
 		if forms[form] == 0 {
 			t.Errorf("%s: not tried (%v)", form, forms)
 		}
