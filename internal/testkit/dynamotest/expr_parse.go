@@ -30,6 +30,12 @@ type action struct {
 var (
 	token    = regexp.MustCompile(`^\s*([#:]?\w+|<>|<=|>=|[=<>(),.\[\]+-])`)
 	bareName = regexp.MustCompile(`^[A-Za-z_]\w*$`)
+	// reserved are the words of up to two letters that an expression must not use bare. All longer names need aliases
+	// here: DynamoDB reserves hundreds of them.
+	reserved = map[string]bool{
+		"as": true, "at": true, "by": true, "do": true, "go": true, "if": true, "in": true, "is": true, "no": true,
+		"of": true, "on": true, "or": true, "to": true,
+	}
 	// arity holds the number of arguments of the boolean functions of a condition.
 	arity = map[string]int{
 		"attribute_exists": 1, "attribute_not_exists": 1, "attribute_type": 2, "begins_with": 2, "contains": 2,
@@ -256,8 +262,8 @@ func (p *parser) path() *node {
 		case strings.HasPrefix(name, "#") && len(name) > 1:
 		case !bareName.MatchString(name):
 			p.fail("%q where a path should be", name)
-		case reserved[strings.ToLower(name)]:
-			p.fail("attribute name is a reserved keyword: %s", name)
+		case len(name) > 2 || reserved[strings.ToLower(name)]:
+			p.fail("attribute name may be a reserved keyword: %s", name)
 		}
 		n.path = append(n.path, step{name: name})
 		for p.accept("[") {
