@@ -386,7 +386,7 @@ func overriding(p *policy.Policy, limits []Limit) (store.Debit, error) {
 	return d, nil
 }
 
-// demand sets the lease's charges to the amounts that a request asks for, and refuses those that can never pass.
+// demand sets the lease's charges to the amounts requested, and refuses those that can never pass.
 func (le *Lease) demand(req *Request) error {
 	if len(req.Tokens) == 0 && req.Requests == 0 {
 		return nil

@@ -76,7 +76,7 @@ type StoreError = store.Error
 type ExceededError struct {
 	Decision
 	// Each holds the part of the Decision that concerns each request of [Limiter.AcquireAll], in their order: the
-	// limits of the request's own chain, with the tokens that all requests together asked of them. A request is Allowed
+	// limits of the request's own chain, with the tokens that all requests together need of them. A request is Allowed
 	// if none of its limits refused, although nothing was spent. Nil for all other calls, and where on_unavailable
 	// admitted some of the requests without a decision.
 	Each []Decision

@@ -75,7 +75,7 @@ type ExplainedLimit struct {
 	Binds bool
 }
 
-// Never reports whether the request asks for more of the limit than can ever be spent at once.
+// Never reports whether the request needs more of the limit than can ever be spent at once.
 func (l *ExplainedLimit) Never() bool { return !l.Status.Shadow && l.Status.Requested > l.Status.Burst }
 
 // Used returns the share of the burst that is spent now: 0 if the bucket is full, more than 1 if it is in debt.

@@ -25,7 +25,7 @@ type Lease struct {
 	debits  []store.Debit // with the amounts held now; see leaveOut
 	at      time.Time
 	levels  []store.Level // after the decision, by charge
-	decided *Decision     // set when first asked for, or on an adjustment
+	decided *Decision     // set when first needed, or on an adjustment
 	token   *issuedToken  // carried by a caller outside the process
 
 	room struct { // room for the usual size, to save allocations

@@ -5,7 +5,7 @@ import "github.com/weirlimits/weir/internal/policy"
 // Tokens maps the names of limits to amounts: Tokens{"rpm": 1, "tpm": 500}.
 type Tokens map[string]int64
 
-// Request asks for tokens for an entity on a resource.
+// Request is a request of an entity for tokens on a resource.
 type Request struct {
 	Entity   string
 	Resource string
@@ -27,7 +27,7 @@ type Request struct {
 // usesOwn reports whether the entity's own limits apply to the request.
 func (req *Request) usesOwn() bool { return len(req.Limits) == 0 }
 
-// amount returns the tokens that the request asks of a limit, and whether it names the limit.
+// amount returns the tokens requested of a limit, and whether it names the limit.
 func (req *Request) amount(limit string) (n int64, named bool) {
 	if n, named = req.Tokens[limit]; !named && policy.CountsRequests(limit) {
 		n = req.Requests

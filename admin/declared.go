@@ -24,7 +24,7 @@ type Declared struct {
 	Entity  *Entity
 	Limits  *ScopedLimits
 	Version uint64 // counts changes; 0 means that there is no record
-	// Deleting says that a deletion of the entity has begun and not finished. If Created is zero, the entity was never
+	// Deleting is set if a deletion of the entity has begun and not finished. If Created is zero, the entity was never
 	// created, and its limits and buckets are being deleted.
 	Deleting bool
 }

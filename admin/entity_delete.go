@@ -11,7 +11,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// DeleteOptions says what to delete along with an entity.
+// DeleteOptions selects what to delete along with an entity.
 type DeleteOptions struct {
 	// Children also deletes the entity's descendants, lowest first. Without it, an entity with children is not deleted.
 	Children bool

@@ -35,7 +35,7 @@ func (w Window) Start(t time.Time) time.Time { return store.Window(w).Start(t) }
 // Next returns the start of the window after the one that starts at start.
 func (w Window) Next(start time.Time) time.Time { return store.Window(w).Next(start) }
 
-// UsageBy says how usage is grouped.
+// UsageBy is how usage is grouped.
 type UsageBy string
 
 // The groupings of usage.
@@ -94,12 +94,12 @@ type LimitUsage struct {
 	Returned      int64  `json:"returned"`
 	Peak          int64  `json:"peak,omitempty"` // the most that one bucket debited in one minute; not in rollups
 	Refused       int64  `json:"refused"`        // requests that this limit refused
-	RefusedTokens int64  `json:"refused_tokens"` // tokens that they asked for
+	RefusedTokens int64  `json:"refused_tokens"` // tokens that they requested
 	Adjustments   int64  `json:"adjustments"`    // changes of what a lease held
 	// WouldRefuse counts requests that the limit, in shadow, would have refused, whether they were admitted or not.
 	// They are not included in Refused.
 	WouldRefuse       int64 `json:"would_refuse,omitempty"`
-	WouldRefuseTokens int64 `json:"would_refuse_tokens,omitempty"` // tokens that they asked for
+	WouldRefuseTokens int64 `json:"would_refuse_tokens,omitempty"` // tokens that they requested
 }
 
 // UsageReports reads the usage that the store keeps.

@@ -22,7 +22,7 @@ type Config struct {
 	Entity KeyFunc
 	// Resource returns what the call is for: [ByMethod], [Fixed], or a function.
 	Resource KeyFunc
-	// Tokens returns what the call asks for, before it is handled: [Each], or a function that estimates from the
+	// Tokens returns what the call needs, before it is handled: [Each], or a function that estimates from the
 	// request. A name that no limit has, or a negative amount, ends the call with INTERNAL. Errors are treated as those
 	// of a [KeyFunc].
 	Tokens func(context.Context, *Call) (weir.Tokens, error)

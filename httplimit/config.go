@@ -19,7 +19,7 @@ type Config struct {
 	Entity KeyFunc
 	// Resource returns what the request is for: [ByPattern], [Fixed], or a function.
 	Resource KeyFunc
-	// Tokens returns what the request asks for, before it is handled: [Each], or a function that estimates, perhaps
+	// Tokens returns what the request needs, before it is handled: [Each], or a function that estimates, perhaps
 	// from [PeekBody]. A name that no limit has, or a negative amount, is answered with 500. Errors are treated as
 	// those of a [KeyFunc].
 	Tokens func(*http.Request) (weir.Tokens, error)
@@ -65,7 +65,7 @@ type Result struct {
 	Bytes int64
 	// Duration is how long the handler took.
 	Duration time.Duration
-	// Panicked says that the handler panicked instead of returning.
+	// Panicked is set if the handler panicked instead of returning.
 	Panicked bool
 }
 

@@ -2,7 +2,7 @@ package store
 
 import "fmt"
 
-// invalid returns an ErrInvalid that says what is wrong with a call.
+// invalid returns an ErrInvalid that describes what is wrong with a call.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }

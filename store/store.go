@@ -133,8 +133,8 @@ type Outcome struct {
 type Level struct {
 	Limit *Limit // as the bucket has it
 	Level int64
-	// Refused says that the take was refused because of this charge, possibly among others. For a shadow charge, it
-	// says that the charge did not fit, whether the take was allowed or not.
+	// Refused is set if the take was refused because of this charge, possibly among others. For a shadow charge, it is
+	// set if the charge did not fit, whether the take was allowed or not.
 	Refused bool
 }
 

@@ -120,7 +120,7 @@ type Reading struct {
 	Counts []LimitFigures
 }
 
-// UsageOf says what the windows of a record are about, and thereby what ID and Sub mean.
+// UsageOf is what the windows of a record are about, and thereby what ID and Sub mean.
 type UsageOf byte
 
 // The subjects of usage.
@@ -158,7 +158,7 @@ type UsagePage struct {
 	Next    string
 }
 
-// Retention says how long windows are kept after their end. Zero means the default, negative means for ever.
+// Retention is how long windows are kept after their end. Zero means the default, negative means for ever.
 type Retention struct {
 	Hourly  time.Duration // defaults to 90 days
 	Daily   time.Duration // defaults to 2 years
