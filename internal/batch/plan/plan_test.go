@@ -439,13 +439,22 @@ func TestPause(t *testing.T) {
 	throttled, denied, applied := plan.Got{Repeat: true, Hot: true}, plan.Got{Item: plan.Missing}, plan.Got{Item: plan.Missing, Applied: true}
 	for i, step := range []struct {
 		got  plan.Got
-		want time.Duration // in milliseconds
+		want int64 // in milliseconds
 	}{
-		{throttled, 25}, {throttled, 50}, {throttled, 100}, {throttled, 200}, {throttled, 200}, {denied, 0},
-		{throttled, 25}, {denied, 0}, {denied, 3}, {applied, 0}, {throttled, 25},
+		{throttled, 25},
+		{throttled, 50},
+		{throttled, 100},
+		{throttled, 200},
+		{throttled, 200},
+		{denied, 0},
+		{throttled, 25},
+		{denied, 0},
+		{denied, 3},
+		{applied, 0},
+		{throttled, 25},
 	} {
-		if s, _ = plan.Judge(s, w, step.got); s.Pause() != step.want*time.Millisecond {
-			t.Errorf("step %d: %v, want %v ms", i, s.Pause(), int64(step.want))
+		if s, _ = plan.Judge(s, w, step.got); s.Pause().Milliseconds() != step.want {
+			t.Errorf("step %d: %v, want %d ms", i, s.Pause(), step.want)
 		}
 	}
 }
