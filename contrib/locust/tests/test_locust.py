@@ -61,7 +61,7 @@ def runs(server: str) -> dict[str, Run]:
 
 
 def test_all_scenarios_are_there() -> None:
-    load = {f.stem.replace("-", "_") for f in (FILES.parents[2] / "internal" / "lab" / "load" / "scenarios").glob("*.yaml")}
+    load = {f.stem.replace("-", "_") for f in (FILES.parents[2] / "internal" / "lab" / "traffic" / "scenarios").glob("*.yaml")}
     assert load <= set(SCENARIOS), "what weir load runs, Locust runs as well"
     assert {"simple", "max_rps", "llm_gateway", "llm_production", "stress", "hot_key"} <= load
 
