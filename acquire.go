@@ -109,7 +109,8 @@ func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allo
 
 // Wait is like [Limiter.Acquire], but when a limit refuses, it waits until the request is admitted. Waiters on a bucket
 // are served first come, first served, within this process; requests that do not wait may still be admitted before
-// them.
+// them. Limits raised and tokens given back by other processes are noticed within [Config.CacheTTL], or within a second
+// if that is less.
 //
 // If ctx has a deadline that cannot be met, given the waiters ahead, Wait fails at once with an error that is both an
 // [*ExceededError] and context.DeadlineExceeded. If ctx ends while it waits, Wait returns ctx's error.
@@ -164,7 +165,7 @@ func (l *Limiter) Do(ctx context.Context, req Request, f func(context.Context, *
 }
 
 // Adjust changes what an entity and the parents that its chain charges have spent on a resource, without a lease: for a
-// caller that did not acquire the tokens but learns of the usage afterwards. Positive Tokens and Requests are debited
+// caller that did not acquire the tokens and reports the usage afterwards. Positive Tokens and Requests are debited
 // whether they fit or not: a limit may go into debt, which holds later requests back. Negative ones are given back.
 //
 // Nothing proves that the returned tokens were ever debited: they may be those of another caller. A bucket is never

@@ -167,7 +167,7 @@ func (d *degradation) goesBy(p *policy.Policy) {
 // free reports whether a lease holds nothing because nothing was spent.
 func (d *degradation) free() bool { return d != nil && !d.local }
 
-// describe makes a status show the limit that applies to the entity; the share only explains the decision.
+// describe puts the limit that applies to the entity into a status, which was decided by the share.
 func (d *degradation) describe(st *LimitStatus, l *store.Limit) {
 	if d == nil || !d.local {
 		return

@@ -39,7 +39,7 @@ var (
 	ErrExpired = store.ErrExpired
 	// ErrBadCursor reports a cursor that this list did not issue.
 	ErrBadCursor = store.ErrBadCursor
-	// ErrNoUsage reports that the store keeps no usage.
+	// ErrNoUsage reports that the store keeps no usage, or that nothing books it.
 	ErrNoUsage = store.ErrNoUsage
 	// ErrClosed reports that the limiter or its store is closed.
 	ErrClosed = store.ErrClosed
@@ -51,7 +51,7 @@ type ConfigError struct {
 	Reason string
 }
 
-// Error returns "field reason".
+// Error returns "field: reason".
 func (e *ConfigError) Error() string { return e.Field + ": " + e.Reason }
 
 func configErr(field, format string, args ...any) *ConfigError {

@@ -139,7 +139,7 @@ type explainer struct {
 	x         Explanation
 }
 
-// explain reads what there is to know. It is stale if a bucket follows newer limits.
+// explain reads everything that the explanation needs. It is stale if a bucket follows newer limits.
 func (e *explainer) explain(ctx context.Context) (stale bool, err error) {
 	e.x = Explanation{
 		Namespace: e.lim.Namespace(), Entity: e.req.Entity, Resource: e.req.Resource, Tokens: e.req.Tokens,

@@ -29,9 +29,9 @@ const DefaultNamespace = record.DefaultNamespace
 // more than the limits allow. It is safe for concurrent use. Create one with [New].
 type Limiter struct {
 	handle
-	policies *policy.Namespace // who is limited by what
-	outage   *outage.Fallback  // what to answer without the store; nil for a store that never waits
-	meter    *meter.Recorder   // what to count and report
+	policies *policy.Namespace // which limits apply to which entity
+	outage   *outage.Fallback  // decides without the store; nil for a store that never waits
+	meter    *meter.Recorder   // counts and reports
 
 	cfg       *Config
 	store     store.Store
@@ -99,7 +99,7 @@ func (l *Limiter) Close() error {
 		l.outage.Close()
 		l.meter.Close()
 		l.closing.err = l.store.Close()
-		l.queues.Changed("") // waiters must find out
+		l.queues.Changed("") // wakes the waiters
 	})
 	return l.closing.err
 }

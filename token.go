@@ -22,7 +22,7 @@ type LeaseToken struct {
 	Entity    string        `json:"entity"`
 	Resource  string        `json:"resource"`
 	Charges   []TokenCharge `json:"charges"` // every limit that applied
-	// Admitted from one process's share, while the store did not answer.
+	// Local is set if the tokens come from one process's share, because the store did not answer.
 	Local bool `json:"local,omitempty"`
 }
 

@@ -1,4 +1,11 @@
-// Package admin changes and lists what the decisions of a limiter are made from, and what was decided.
+// Package admin manages what a limiter decides from (entities, limits, namespaces, manifests), and reads what was
+// decided (buckets, usage, the audit log).
+//
+// # Errors
+//
+// Every method may return [*weir.ConfigError] for an invalid argument, [weir.ErrNotFound] if the namespace does not
+// exist, and errors of the store. A list may return [weir.ErrBadCursor], and a change [weir.ErrConflict]. Methods name
+// only what they return beyond that.
 package admin
 
 import (

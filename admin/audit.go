@@ -20,7 +20,7 @@ type AuditLog struct{ catalog }
 // limits.on_unavailable, system.on_unavailable, system.near_limit, manifest.apply, bucket.reset, namespace.create,
 // namespace.delete, namespace.recover, namespace.purge and secret.create.
 type AuditEvent struct {
-	// Sorts by time: to the millisecond, and strictly among the events of one limiter.
+	// ID sorts by time: to the millisecond, and strictly among the events of one limiter.
 	ID        string          `json:"id"`
 	At        time.Time       `json:"at"`
 	Principal string          `json:"principal"` // who made the change; see [WithPrincipal]
@@ -44,8 +44,6 @@ type AuditQuery struct {
 }
 
 // List returns the events that match, newest first. Events are kept for [weir.Config.AuditRetention].
-//
-// Errors: [weir.ErrNotFound] if the namespace does not exist, [weir.ErrBadCursor], store errors.
 func (s *AuditLog) List(ctx context.Context, query AuditQuery) (Page[AuditEvent], error) {
 	q := store.Query{
 		Namespace: store.Registry, Kind: store.KindAudit, Sub: query.Subject, Reverse: true,

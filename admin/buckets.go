@@ -42,8 +42,6 @@ type BucketQuery struct {
 }
 
 // List returns the buckets of the limiter's namespace as they are now.
-//
-// Errors: [weir.ErrBadCursor], [*weir.ConfigError], [weir.ErrNotFound] if the namespace does not exist, store errors.
 func (s *Buckets) List(ctx context.Context, query BucketQuery) (Page[Bucket], error) {
 	space, err := s.space(ctx, Scope{query.Entity, query.Resource}.Validate(), checkMax(query.Max))
 	if err != nil {
@@ -62,9 +60,8 @@ func (s *Buckets) List(ctx context.Context, query BucketQuery) (Page[Bucket], er
 	return out, nil
 }
 
-// Get returns the bucket of an entity on a resource as it is now.
-//
-// Errors: [weir.ErrNotFound] if there is none, which means that it is full; [*weir.ConfigError], store errors.
+// Get returns the bucket of an entity on a resource as it is now, or [weir.ErrNotFound] if there is none, which means
+// that it is full.
 func (s *Buckets) Get(ctx context.Context, entity, resource string) (Bucket, error) {
 	b, _, err := s.find(ctx, entity, resource)
 	return b, err
@@ -86,11 +83,10 @@ func (s *Buckets) find(ctx context.Context, entity, resource string) (Bucket, st
 	return bucketOf(&snap.States[0], snap.At), key, nil
 }
 
-// Reset forgets what an entity has spent and owes on a resource: its bucket is full again. An open lease can
-// still be rolled back, and then gives back what it took before the reset. The audit event is written before the reset,
-// so no reset goes unrecorded; after an error there may be an event for a reset that was not made.
-//
-// Errors: [weir.ErrNotFound] if there is no bucket, which means that it is full; [*weir.ConfigError], store errors.
+// Reset forgets what an entity has spent and owes on a resource: its bucket is full again. Without a bucket, which
+// means that it is full, the error is [weir.ErrNotFound]. An open lease can still be rolled back, and then gives back
+// what it took before the reset. The audit event is written before the reset, so no reset goes unrecorded; after an
+// error there may be an event for a reset that was not made.
 func (s *Buckets) Reset(ctx context.Context, entity, resource string) error {
 	before, key, err := s.find(ctx, entity, resource)
 	if err != nil {

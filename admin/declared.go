@@ -14,7 +14,7 @@ import (
 // Managed marks a record as declared by a manifest. Other changes of the record leave the mark as it is.
 type Managed struct {
 	Manifest string `json:"manifest"` // its name
-	// Of the declared value; if the record's value differs, it was changed by other means.
+	// Hash is that of the declared value; if the record's value differs, it was changed by other means.
 	Hash string `json:"hash"`
 }
 
@@ -51,8 +51,6 @@ var declarable = []store.Kind{store.KindSystem, store.KindResourceLimits, store.
 
 // Declarable returns all records of the namespace that a manifest could declare, managed or not: the limits of the
 // system, the limits of resources, the entities, and the limits of entities.
-//
-// Errors: [weir.ErrBadCursor], [*weir.ConfigError], [weir.ErrNotFound] if the namespace does not exist, store errors.
 func (s *Manifests) Declarable(ctx context.Context, query DeclaredQuery) (Page[Declared], error) {
 	space, err := s.space(ctx)
 	if err != nil {
@@ -91,8 +89,6 @@ func declaredOf(r store.Record) (*Declared, error) {
 }
 
 // Declared returns the limits of a scope as a record that a manifest can declare. Its Version is 0 if there is none.
-//
-// Errors: [*weir.ConfigError], [weir.ErrNotFound] if the namespace does not exist, store errors.
 func (s *Manifests) Declared(ctx context.Context, scope Scope) (Declared, error) {
 	space, err := s.space(ctx, scope.Validate())
 	if err != nil {
@@ -119,8 +115,7 @@ type DeclaredChange struct {
 // A parent must exist: declare entities after their parents, in a later call, and remove them before their parents.
 // Removing an entity leaves its limits and buckets.
 //
-// Errors: [*weir.ConfigError], [weir.ErrConflict] if a record is not as it was read, [weir.ErrNotFound] if the
-// namespace does not exist, and store errors, after which the change may have been made.
+// Errors: [weir.ErrConflict] if a record is not as it was read; after a store error, the change may have been made.
 func (s *Manifests) Declare(ctx context.Context, changes []DeclaredChange) []error {
 	space, err := s.space(ctx)
 	if err != nil {

@@ -88,8 +88,7 @@ func checkText(field, text string) error { return publicError(record.CheckText(f
 
 // Create creates an entity. It ignores e.Created and sets the time of creation itself.
 //
-// Errors: [weir.ErrExists], [*weir.ConfigError] (also if the parent does not exist or the chain would be too long),
-// [weir.ErrConflict], [weir.ErrNotFound] if the namespace does not exist, store errors.
+// Errors: [weir.ErrExists]; [*weir.ConfigError] also if the parent does not exist or the chain would be too long.
 func (s *Entities) Create(ctx context.Context, e Entity) error {
 	space, err := s.space(ctx, e.Validate())
 	if err != nil {
@@ -116,9 +115,7 @@ func (s *Entities) Create(ctx context.Context, e Entity) error {
 	})
 }
 
-// Get returns an entity that was created. It always reads the store.
-//
-// Errors: [weir.ErrNotFound], also if the namespace does not exist; [*weir.ConfigError], store errors.
+// Get returns an entity that was created, or [weir.ErrNotFound]. It always reads the store.
 func (s *Entities) Get(ctx context.Context, id string) (Entity, error) {
 	space, err := s.space(ctx, checkID("entity", id))
 	if err != nil {
@@ -137,8 +134,8 @@ func (s *Entities) Get(ctx context.Context, id string) (Entity, error) {
 // Update changes an entity and returns the result. An update that changes nothing writes nothing. If an entity
 // gets another parent, its descendants move with it; tokens already spent stay with the entities that were charged.
 //
-// Errors: [weir.ErrNotFound], [*weir.ConfigError] (also if the parent does not exist, is a descendant, or the chain
-// would be too long), [weir.ErrConflict] (also while the entity is being deleted), store errors.
+// Errors: [weir.ErrNotFound]; [*weir.ConfigError] also if the parent does not exist, is a descendant, or the chain
+// would be too long; [weir.ErrConflict] also while the entity is being deleted.
 func (s *Entities) Update(ctx context.Context, id string, u EntityUpdate) (Entity, error) {
 	space, err := s.space(ctx, checkID("entity", id))
 	if err != nil {
@@ -195,8 +192,6 @@ func (e *Entity) equal(o *Entity) bool {
 
 // List returns the entities that were created, ordered by id. A Parent that has no children, or does not exist,
 // yields an empty page. With a Prefix, the store reads only entities that have it.
-//
-// Errors: [weir.ErrBadCursor], [*weir.ConfigError], [weir.ErrNotFound] if the namespace does not exist, store errors.
 func (s *Entities) List(ctx context.Context, query EntityQuery) (Page[Entity], error) {
 	if len(query.Prefix) > record.MaxID {
 		return Page[Entity]{}, configErr("prefix", "has %d bytes, ids have at most %d", len(query.Prefix), record.MaxID)

@@ -23,7 +23,7 @@ type DeleteOptions struct {
 // same atomic step.
 //
 // Errors: [weir.ErrNotFound] if neither the entity nor any of its limits exist, [*weir.ConfigError] if it has children
-// and Children is not set, [weir.ErrConflict], store errors.
+// and Children is not set.
 func (s *Entities) Delete(ctx context.Context, id string, opts DeleteOptions) error {
 	space, err := s.space(ctx, checkID("entity", id))
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Entities) remove(ctx context.Context, key store.Key, opts DeleteOptions
 	})
 }
 
-// markDeleting prevents that children are added. Children that were added before are found afterwards.
+// markDeleting keeps children from being added. Children that were added before are found afterwards.
 func (s *Entities) markDeleting(ctx context.Context, key store.Key, opts DeleteOptions) (node, error) {
 	n, err := s.node(ctx, key.Namespace, key.ID)
 	if err != nil {

@@ -27,8 +27,6 @@ type LimitsQuery struct {
 // then stops answering. After an error that leaves it open whether the limits were replaced, the stricter ones apply
 // while the store does not answer. Requests elsewhere follow within [weir.Config.CacheTTL], or at the bucket's next
 // debit. Tokens already spent stay spent. Setting limits that are equal to the current ones changes nothing.
-//
-// Errors: [*weir.ConfigError], [weir.ErrConflict], [weir.ErrNotFound] if the namespace does not exist, store errors.
 func (s *Limits) Set(ctx context.Context, scope Scope, limits ...weir.Limit) error {
 	valid, err := validLimits(limits)
 	if err != nil {
@@ -41,9 +39,7 @@ func (s *Limits) Set(ctx context.Context, scope Scope, limits ...weir.Limit) err
 }
 
 // Delete removes the limits of a scope, so that those of the next more general scope apply. The scope's on_unavailable
-// and near_limit stay.
-//
-// Errors: [weir.ErrNotFound] if there are none, [*weir.ConfigError], [weir.ErrConflict], store errors.
+// and near_limit stay. If there are no limits, the error is [weir.ErrNotFound].
 func (s *Limits) Delete(ctx context.Context, scope Scope) error {
 	return s.change(ctx, scope, "limits.delete", func(lr *record.Limits) error {
 		if len(lr.Limits) == 0 {
@@ -57,8 +53,7 @@ func (s *Limits) Delete(ctx context.Context, scope Scope) error {
 // Replace is Set (or Delete, if there are no limits), provided that the scope's record has not changed since it was
 // read: was is the result of Get, or only a Scope if there was none. It never overwrites a change made in between.
 //
-// Errors: [weir.ErrConflict] if the record has changed, [weir.ErrNotFound] if there are no limits to delete,
-// [*weir.ConfigError], store errors.
+// Errors: [weir.ErrConflict] if the record has changed, [weir.ErrNotFound] if there are no limits to delete.
 func (s *Limits) Replace(ctx context.Context, was ScopedLimits, limits ...weir.Limit) error {
 	var valid []record.Limit
 	action := "limits.delete"
@@ -84,14 +79,12 @@ func (s *Limits) Replace(ctx context.Context, was ScopedLimits, limits ...weir.L
 	})
 }
 
-// SetOnUnavailable sets how requests of a scope are decided when the store does not answer, unless a request says so
+// SetOnUnavailable sets how requests of a scope are decided when the store does not answer, unless a request sets it
 // itself. Of the scopes in which limits are looked up, the first that sets it counts, whichever has the limits; if none
 // does, [weir.Config.OnUnavailable] counts. In a chain of entities with different settings, the strictest counts:
 // [weir.OnUnavailableDeny], then [weir.OnUnavailableLocal], then [weir.OnUnavailableAllow]. A request that brings its
 // own limits ignores the settings of its entity. [weir.OnUnavailableDefault] leaves the decision to the next more
 // general scope.
-//
-// Errors: [*weir.ConfigError], [weir.ErrConflict], [weir.ErrNotFound] if the namespace does not exist, store errors.
 func (s *Limits) SetOnUnavailable(ctx context.Context, scope Scope, u weir.OnUnavailable) error {
 	if err := checkOnUnavailable(u); err != nil {
 		return err
@@ -141,9 +134,8 @@ func (s *Limits) change(ctx context.Context, scope Scope, action string, f func(
 	})
 }
 
-// Get returns the limits of exactly this scope, as stored. They may be empty if OnUnavailable or NearLimit is set.
-//
-// Errors: [weir.ErrNotFound] if there are none, [*weir.ConfigError], store errors.
+// Get returns the limits of exactly this scope, as stored, or [weir.ErrNotFound]. They may be empty if OnUnavailable or
+// NearLimit is set.
 func (s *Limits) Get(ctx context.Context, scope Scope) (ScopedLimits, error) {
 	space, err := s.space(ctx, scope.Validate())
 	if err != nil {
@@ -161,8 +153,6 @@ func (s *Limits) Get(ctx context.Context, scope Scope) (ScopedLimits, error) {
 
 // List returns limits ordered by entity, then resource. An entity's default limits are listed under
 // [weir.DefaultResource].
-//
-// Errors: [weir.ErrBadCursor], [*weir.ConfigError], [weir.ErrNotFound] if the namespace does not exist, store errors.
 func (s *Limits) List(ctx context.Context, query LimitsQuery) (Page[ScopedLimits], error) {
 	sc := Scope{query.Entity, query.Resource}
 	if sc.Resource == weir.DefaultResource {

@@ -53,10 +53,8 @@ func manifestOf(r store.Record) (manifestState, error) {
 }
 
 // Lock takes the lock of a manifest for ttl, at least a second. If the process ends without [ManifestLock.Release],
-// others must wait until ttl has passed, by this process's clock.
-//
-// Errors: [*LockedError] while another process holds the lock, [*weir.ConfigError], [weir.ErrConflict],
-// [weir.ErrNotFound] if the namespace does not exist, store errors.
+// others must wait until ttl has passed, by this process's clock. While another process holds the lock, the error is a
+// [*LockedError]. The methods of a ManifestLock return [weir.ErrConflict] if the lock was lost.
 func (s *Manifests) Lock(ctx context.Context, name string, ttl time.Duration) (*ManifestLock, error) {
 	if err := checkID("manifest", name); err != nil {
 		return nil, err
@@ -89,8 +87,6 @@ func (s *Manifests) Lock(ctx context.Context, name string, ttl time.Duration) (*
 func (k *ManifestLock) Last() Revision { return k.m.last }
 
 // Extend makes the lock last for its ttl from now.
-//
-// Errors: [weir.ErrConflict] if the lock was lost, store errors.
 func (k *ManifestLock) Extend(ctx context.Context) error { return k.lost(k.extend(ctx)) }
 
 func (k *ManifestLock) extend(ctx context.Context) error {
@@ -112,8 +108,6 @@ func (k *ManifestLock) Rollout() json.RawMessage { return k.m.rec.Rollout }
 
 // SetRollout stores the state of a gradual rollout with the manifest, for the next holder of the lock. The state is at
 // most 200 KiB; nil removes it, and so does Record. SetRollout makes the lock last for its ttl from now.
-//
-// Errors: [*weir.ConfigError], [weir.ErrConflict] if the lock was lost, store errors.
 func (k *ManifestLock) SetRollout(ctx context.Context, state json.RawMessage) error {
 	if len(state) > maxRollout {
 		return configErr("rollout", "of %d bytes is too large: roll out fewer changes at a time", len(state))
@@ -128,8 +122,6 @@ func (k *ManifestLock) SetRollout(ctx context.Context, state json.RawMessage) er
 const maxRollout = 200 << 10
 
 // Record adds a revision that was applied to the end, and releases the lock. It sets Manifest, Revision, At and By.
-//
-// Errors: [weir.ErrConflict] if the lock was lost, store errors.
 func (k *ManifestLock) Record(ctx context.Context, rev Revision, text []byte) (Revision, error) {
 	if k.m.rec.Lock == nil {
 		return rev, fmt.Errorf("record a revision: the lock was released: %w", weir.ErrConflict)
@@ -151,8 +143,6 @@ func (k *ManifestLock) Record(ctx context.Context, rev Revision, text []byte) (R
 }
 
 // Release releases the lock. After Record it does nothing.
-//
-// Errors: [weir.ErrConflict] if the lock was lost, store errors.
 func (k *ManifestLock) Release(ctx context.Context) error {
 	if k.m.rec.Lock == nil {
 		return nil

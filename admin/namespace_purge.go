@@ -18,9 +18,9 @@ import (
 // It removes the name first, so that nobody can recover half a namespace, and the id last; in between, the namespace is
 // an orphan. To resume an interrupted purge, purge the name again, unless it is in use again; purging the id always
 // works. Other processes may use the namespace until their [weir.Config.CacheTTL] has passed since it was deleted: what
-// they spend in the meantime is left behind, out of sight.
+// they spend in the meantime is left behind, where nothing lists it.
 //
-// Errors: [weir.ErrNotFound], [*weir.ConfigError] for a live namespace, [weir.ErrConflict], store errors.
+// Errors: [weir.ErrNotFound], [*weir.ConfigError] for a live namespace.
 func (s *Namespaces) Purge(ctx context.Context, nameOrID string) error {
 	if err := checkNamespace(nameOrID); err != nil {
 		return err
@@ -121,11 +121,8 @@ func (s *Namespaces) sweep(ctx context.Context, q store.Query) error {
 	})
 }
 
-// Orphans returns namespaces without a name, by opaque id: the remains of purges that did not finish. To
-// finish one, purge its id. Name is the namespace's former name, which may be in use again. The query's Deleted field
-// is ignored.
-//
-// Errors: [weir.ErrBadCursor], [*weir.ConfigError], store errors.
+// Orphans returns namespaces without a name, by opaque id: the remains of purges that did not finish. To finish one,
+// purge its id. Name is the namespace's former name, which may be in use again. The query's Deleted field is ignored.
 func (s *Namespaces) Orphans(ctx context.Context, query NamespaceQuery) (Page[Namespace], error) {
 	page, err := s.list(ctx, store.Query{
 		Namespace: store.Registry, Kind: store.KindNamespaceID, After: query.After, Max: query.Max,

@@ -57,8 +57,7 @@ func namespaceOf(r store.Record) (Namespace, error) {
 
 // Create creates a namespace under a new opaque id. "default" exists in every store.
 //
-// Errors: [weir.ErrExists] (also if it was deleted and not yet purged: recover or purge it first),
-// [*weir.ConfigError], [weir.ErrConflict], store errors.
+// Errors: [weir.ErrExists], also if the namespace was deleted and not yet purged: recover or purge it first.
 func (s *Namespaces) Create(ctx context.Context, name string) (Namespace, error) {
 	if err := checkID("namespace", name); err != nil {
 		return Namespace{}, err
@@ -98,8 +97,6 @@ func (ns *Namespace) put(r store.Record) store.Write {
 }
 
 // Get returns a namespace by name, including one that was deleted and not yet purged. It always reads the store.
-//
-// Errors: [weir.ErrNotFound], [*weir.ConfigError], store errors.
 func (s *Namespaces) Get(ctx context.Context, name string) (Namespace, error) {
 	if name == record.DefaultNamespace {
 		return defaultNamespace, nil
@@ -115,8 +112,6 @@ func (s *Namespaces) Get(ctx context.Context, name string) (Namespace, error) {
 const firstNamed = "*"
 
 // List returns the namespaces of the store: "default", then the others by name.
-//
-// Errors: [weir.ErrBadCursor], [*weir.ConfigError], store errors.
 func (s *Namespaces) List(ctx context.Context, query NamespaceQuery) (Page[Namespace], error) {
 	q := store.Query{Namespace: store.Registry, Kind: store.KindNamespace, After: query.After, Max: query.Max}
 	first := query.After == ""
@@ -145,8 +140,7 @@ func (s *Namespaces) List(ctx context.Context, query NamespaceQuery) (Page[Names
 // [weir.Config.CacheTTL]. Limiters with a [weir.Config.NamespaceID] continue to work. The data stays until it is
 // purged.
 //
-// Errors: [weir.ErrNotFound] (also if it is deleted already), [*weir.ConfigError] for "default", [weir.ErrConflict],
-// store errors.
+// Errors: [weir.ErrNotFound], also if it is deleted already; [*weir.ConfigError] for "default".
 func (s *Namespaces) Delete(ctx context.Context, name string) error {
 	_, err := s.change(ctx, name, "namespace.delete", func(ns *Namespace) error {
 		if ns.Deleted != nil {
@@ -161,8 +155,6 @@ func (s *Namespaces) Delete(ctx context.Context, name string) error {
 
 // Recover reopens a namespace that was deleted and not yet purged, with everything in it. If the namespace was not
 // deleted, Recover returns it as it is.
-//
-// Errors: [weir.ErrNotFound], [*weir.ConfigError], [weir.ErrConflict], store errors.
 func (s *Namespaces) Recover(ctx context.Context, name string) (Namespace, error) {
 	if name == record.DefaultNamespace {
 		return defaultNamespace, nil

@@ -32,8 +32,6 @@ type RevisionQuery struct {
 
 // Revisions returns the revisions of a manifest, newest first, or the last revision of each manifest. A manifest that
 // was never applied to the end has none.
-//
-// Errors: [weir.ErrBadCursor], [*weir.ConfigError], [weir.ErrNotFound] if the namespace does not exist, store errors.
 func (s *Manifests) Revisions(ctx context.Context, query RevisionQuery) (Page[Revision], error) {
 	q := store.Query{Kind: store.KindManifest, After: query.After, Max: query.Max}
 	if query.Manifest != "" {
@@ -72,9 +70,7 @@ func revisionOf(r store.Record) (Revision, record.Revision, error) {
 	return Revision{r.Key.ID, n, rr.Hash, rr.At, rr.By, rr.Summary}, rr, nil
 }
 
-// Revision returns a revision of a manifest, and its text. Revision 0 means the last one.
-//
-// Errors: [weir.ErrNotFound], [*weir.ConfigError], store errors.
+// Revision returns a revision of a manifest, and its text, or [weir.ErrNotFound]. Revision 0 means the last one.
 func (s *Manifests) Revision(ctx context.Context, manifest string, revision int) (Revision, []byte, error) {
 	space, err := s.space(ctx, checkID("manifest", manifest))
 	if err != nil {
@@ -135,8 +131,6 @@ func putText(ctx context.Context, c catalog, space, manifest string, revision in
 }
 
 // Last returns the last revision of a manifest. Its Revision is 0 if the manifest was never applied to the end.
-//
-// Errors: [*weir.ConfigError], [weir.ErrNotFound] if the namespace does not exist, store errors.
 func (s *Manifests) Last(ctx context.Context, manifest string) (Revision, error) {
 	space, err := s.space(ctx, checkID("manifest", manifest))
 	if err != nil {

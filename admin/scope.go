@@ -24,7 +24,7 @@ type ScopedLimits struct {
 	Source        weir.Source        `json:"source"`
 	Limits        []weir.Limit       `json:"limits,omitempty"`
 	OnUnavailable weir.OnUnavailable `json:"on_unavailable,omitempty"` // see SetOnUnavailable
-	// only in the namespace's scope; see SetNearLimit
+	// NearLimit is set only in the namespace's scope; see SetNearLimit.
 	NearLimit Thresholds `json:"near_limit,omitzero"`
 	Managed   *Managed   `json:"managed,omitempty"` // set only by Declare
 }

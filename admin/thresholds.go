@@ -48,7 +48,7 @@ func (t Thresholds) String() string {
 	return strings.Join(texts, ",")
 }
 
-// Validate reports what the limiter would reject in thresholds, as a [*weir.ConfigError].
+// Validate reports what is wrong with thresholds, as a [*weir.ConfigError].
 func (t Thresholds) Validate() error {
 	if len(t) > meter.MaxThresholds {
 		return configErr("near_limit", "has %d thresholds, at most %d are allowed", len(t), meter.MaxThresholds)
@@ -68,8 +68,6 @@ func (t Thresholds) Validate() error {
 func (t Thresholds) Equal(o Thresholds) bool { return slices.Equal(t, o) && (t == nil) == (o == nil) }
 
 // SetNearLimit sets the thresholds at which [weir.Observer.NearLimit] is called for the namespace's limits.
-//
-// Errors: [*weir.ConfigError], [weir.ErrConflict], [weir.ErrNotFound] if the namespace does not exist, store errors.
 func (s *Limits) SetNearLimit(ctx context.Context, t Thresholds) error {
 	if err := t.Validate(); err != nil {
 		return err

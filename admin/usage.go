@@ -102,7 +102,7 @@ type LimitUsage struct {
 	WouldRefuseTokens int64 `json:"would_refuse_tokens,omitempty"` // tokens that they requested
 }
 
-// UsageReports reads the usage that the store keeps.
+// UsageReports reads the usage that the store keeps. Its methods return [weir.ErrNoUsage] if it keeps none.
 type UsageReports struct{ catalog }
 
 // UsageQuery selects windows of one type.
@@ -179,9 +179,6 @@ func (u *UsageReports) prepare(ctx context.Context, q *UsageQuery) (store.UsageQ
 }
 
 // Windows returns the windows that match: what was spent, by whom, on what, and when.
-//
-// Errors: [weir.ErrNoUsage], [weir.ErrBadCursor], [*weir.ConfigError], [weir.ErrNotFound] if the namespace does not
-// exist, store errors.
 func (u *UsageReports) Windows(ctx context.Context, query UsageQuery) (Page[Usage], error) {
 	q, err := u.prepare(ctx, &query)
 	if err != nil {

@@ -18,10 +18,8 @@ type UsageSummary struct {
 	Windows []Usage   `json:"windows"` // each over everything selected; windows without counts are left out
 }
 
-// Sum adds up all windows that a query selects, over all pages; it ignores After and Max. Without an Entity,
-// it reads the sums that the store keeps.
-//
-// Errors: those of [UsageReports.Windows].
+// Sum adds up all windows that a query selects, over all pages; it ignores After and Max. Without an Entity, it reads
+// the sums that the store keeps.
 func (u *UsageReports) Sum(ctx context.Context, query UsageQuery) (UsageSummary, error) {
 	query.After, query.Max = "", 1000
 	if query.By == "" && query.Entity == "" {
@@ -77,10 +75,8 @@ type TopQuery struct {
 	Max      int // maximum number of rows; 0 means 10, more than 1,000 means 1,000
 }
 
-// Top returns the biggest spenders first, each with everything that it spent in the period. It adds up windows of
-// one type; see [UsageQuery] for the defaults of From and To.
-//
-// Errors: those of [UsageReports.Windows].
+// Top returns the biggest spenders first, each with everything that it spent in the period. It adds up windows of one
+// type; see [UsageQuery] for the defaults of From and To.
 func (u *UsageReports) Top(ctx context.Context, query TopQuery) ([]Usage, error) {
 	query.By = cmp.Or(query.By, ByEntity)
 	query.Max = cmp.Or(query.Max, 10)

@@ -153,7 +153,7 @@ func (c *call) charge(b *budget, amount int64) {
 	c.claims = append(c.claims, claim{b: b, estimate: amount})
 }
 
-// reporting returns what to ask DynamoDB to report: what the caller asks for, but at least what the budgets need.
+// reporting returns what DynamoDB is to report: what the caller requests, but at least what the budgets need.
 func (c *call) reporting(asked types.ReturnConsumedCapacity) types.ReturnConsumedCapacity {
 	for _, p := range c.parts {
 		if p.t.split {

@@ -9,7 +9,7 @@ import (
 // page is the highest cost of a page of a Query or Scan: 1 MB, eventually consistent.
 const page = 128 * milli
 
-// classify returns the call for an input, and a copy of the input that asks for the consumed capacity; nil if the call
+// classify returns the call for an input, and a copy of the input that requests the consumed capacity; nil if the call
 // is not governed.
 func classify(g *Governor, input any) (*call, any) {
 	switch in := input.(type) {

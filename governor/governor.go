@@ -31,8 +31,7 @@ type Governor struct {
 // New returns a governor. With a Coordinator, it joins the fleet, which takes at most 30 s. Calls wait until the
 // governor has a share.
 //
-// Errors: one or more [*ConfigError], joined; [*JoinError] if the coordinator cannot be
-// read or written.
+// Errors: one or more [*ConfigError], joined; [*JoinError] if the coordinator cannot be read or written.
 func New(cfg Config) (*Governor, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err

@@ -63,8 +63,8 @@ func (m *meter) average(now int64) float64 {
 	return 0
 }
 
-// demand returns what to ask of the fleet: everything if calls waited at least half of the time, otherwise a quarter
-// more than was used. The first time nothing is known, and demand asks for everything.
+// demand returns what to request of the fleet: everything if calls waited at least half of the time, otherwise a
+// quarter more than was used. The first time nothing is known, and demand requests everything.
 func (m *meter) demand(now int64, waits bool) (want, used int64) {
 	m.pause(now, waits)
 	passed := time.Duration(now - m.reportedAt)

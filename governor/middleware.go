@@ -32,7 +32,7 @@ const retryID = "Retry" // the SDK's step: what comes after it runs once per att
 // callKey carries a call to its attempts. It has the size of a pointer, so it needs no allocation.
 type callKey struct{ g *Governor }
 
-// operationStep sees each operation once, regardless of the SDK's retries.
+// operationStep runs once for each operation, regardless of the SDK's retries.
 type operationStep struct {
 	g  *Governor
 	id string
@@ -71,7 +71,7 @@ func (o operationStep) HandleInitialize(
 
 var errPanic = errors.New("panic")
 
-// attemptStep sees each attempt.
+// attemptStep runs for each attempt.
 type attemptStep struct {
 	g  *Governor
 	id string

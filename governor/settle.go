@@ -195,7 +195,7 @@ func (c *call) cost(t *table, x *index, dir Direction, amount int64) {
 	c.parts[only].cost += amount
 }
 
-// conditionFailed charges a failed condition: the item's size, which the error contains if the caller asked for it;
+// conditionFailed charges a failed condition: the item's size, which the error contains if the caller requested it;
 // otherwise the expected cost of the write. Indexes are not written.
 func (c *call) conditionFailed(failed *types.ConditionalCheckFailedException) {
 	for i := range c.parts {

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// table is what a governor knows about a table.
+// table is what a governor has found out about a table.
 type table struct {
 	name    string
 	budgets [2]*budget // nil if not limited
@@ -17,7 +17,7 @@ type table struct {
 	indexes map[string]*index
 }
 
-// index is what it knows about an index of a table.
+// index is what it has found out about an index of a table.
 type index struct {
 	name    string
 	budgets [2]*budget // nil if the table's apply

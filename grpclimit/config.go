@@ -27,10 +27,10 @@ type Config struct {
 	// of a [KeyFunc].
 	Tokens func(context.Context, *Call) (weir.Tokens, error)
 
-	// MessageTokens returns what each message that a stream receives asks for, in addition to the call itself; nil asks
-	// for nothing. The handler does not see a message that a limit refuses: its RecvMsg returns the refusal, and the
-	// call ends with it unless the handler decides otherwise. Tokens spent by messages are not given back. Defaults to
-	// none.
+	// MessageTokens returns what each message received on a stream needs, in addition to what the call itself needs;
+	// nil means nothing. The handler does not get a message that a limit refuses: its RecvMsg returns the refusal, and
+	// the call ends with it unless the handler decides otherwise. Tokens spent by messages are not given back. Defaults
+	// to none.
 	MessageTokens func(ctx context.Context, call *Call, msg any) (weir.Tokens, error)
 	// After returns the true cost of a call without its messages, once the call has been handled. For each limit that
 	// it names, its amount replaces the one that Tokens returned or that was passed to [SetCost]. Other limits keep
@@ -41,7 +41,7 @@ type Config struct {
 	// returns.
 	RollbackOn func(context.Context, *Call, *Result) bool
 
-	// Skip reports which calls are handled without asking the limiter. Defaults to those of the services
+	// Skip reports which calls are handled without calling the limiter. Defaults to those of the services
 	// grpc.health.v1.Health and grpc.reflection: see [SkipInfrastructure].
 	Skip func(context.Context, *Call) bool
 	// AdmitUnlimited handles calls to which no limits apply. Without it, they end with INTERNAL, so that a mistyped
@@ -84,7 +84,7 @@ type Refusal struct {
 	// Status is RESOURCE_EXHAUSTED if a limit refused, FAILED_PRECONDITION if the call can never pass, UNAVAILABLE if
 	// the store does not answer, INTERNAL for configuration mistakes, or what a function of the configuration returned.
 	Status *status.Status
-	// RetryAfter is how long the client is told to wait, including jitter; 0 if it is not told to retry.
+	// RetryAfter is the delay in the RetryInfo of the status, including jitter; 0 if it has none.
 	RetryAfter time.Duration
 	// Err is the cause: a [*weir.ExceededError], a [*weir.BurstError], [weir.ErrUnavailable], or what a function of the
 	// configuration returned. Its text may contain details that clients should not see.

@@ -19,8 +19,9 @@ type Interceptor struct {
 	log answer.Log
 }
 
-// New returns an interceptor. It does not call the limiter yet. For each missing field of cfg there is a
-// [*weir.ConfigError]; they are joined.
+// New returns an interceptor. It does not call the limiter yet.
+//
+// Errors: a [*weir.ConfigError] for each field of cfg that is missing or invalid, joined.
 func New(cfg Config) (*Interceptor, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err

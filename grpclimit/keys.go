@@ -112,7 +112,7 @@ func First(keys ...KeyFunc) KeyFunc {
 	}
 }
 
-// Each returns a function for [Config].Tokens that asks for one token of each named limit.
+// Each returns a function for [Config].Tokens that requests one token of each named limit.
 func Each(limits ...string) func(context.Context, *Call) (weir.Tokens, error) {
 	tokens := make(weir.Tokens, len(limits))
 	for _, name := range limits {

@@ -17,7 +17,7 @@ type stream struct {
 	ctx context.Context //nolint:containedctx // that of the stream
 
 	received, sent atomic.Int64
-	degraded       atomic.Bool // the trailer says that a message was admitted without the store
+	degraded       atomic.Bool // the trailer reports a message that was admitted without the store
 }
 
 // Context returns a context that carries the lease.
@@ -43,7 +43,7 @@ func (s *stream) RecvMsg(msg any) error {
 	return nil
 }
 
-// charge charges one message.
+// charge spends the tokens of one message.
 func (i *Interceptor) charge(s *stream, msg any) error {
 	tokens, err := i.cfg.MessageTokens(s.ctx, s.x.call, msg)
 	if err != nil {

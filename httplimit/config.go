@@ -32,7 +32,7 @@ type Config struct {
 	// whose handler panicked before it answered. The panic continues, whatever RollbackOn returns.
 	RollbackOn func(*http.Request, *Result) bool
 
-	// Skip reports which requests are handled without asking the limiter, such as health checks. Defaults to none.
+	// Skip reports which requests are handled without calling the limiter, such as health checks. Defaults to none.
 	Skip func(*http.Request) bool
 	// AdmitUnlimited handles requests to which no limits apply. Without it, they are answered with 500, so that a
 	// mistyped resource does not lift its limits. To limit everything else, set limits of the system (weir system set).
@@ -74,7 +74,7 @@ type Refusal struct {
 	// Status is the status to answer with: 429 if a limit refused, 422 if the request can never pass, 503 if the store
 	// does not answer, 500 for configuration mistakes, or that of a [StatusError].
 	Status int
-	// RetryAfter is how long the client is told to wait, including jitter; 0 if it is not told to retry.
+	// RetryAfter is the answer's Retry-After before it is rounded up, including jitter; 0 if it has none.
 	RetryAfter time.Duration
 	// Err is the cause: a [*weir.ExceededError], a [*weir.BurstError], [weir.ErrUnavailable], or what a function of the
 	// configuration returned. Its text may contain details that clients should not see.

@@ -13,7 +13,7 @@ import (
 )
 
 // KeyFunc returns the entity or the resource of a request: 1 to 256 bytes of printable text. A [*StatusError] sets the
-// status of the answer; any other error is answered with 500.
+// status of the answer; any other error is answered with 500 and logged.
 type KeyFunc func(*http.Request) (string, error)
 
 // Fixed returns a KeyFunc that returns id for all requests.
@@ -119,7 +119,7 @@ func First(keys ...KeyFunc) KeyFunc {
 	}
 }
 
-// Each returns a function for [Config].Tokens that asks for one token of each named limit.
+// Each returns a function for [Config].Tokens that requests one token of each named limit.
 func Each(limits ...string) func(*http.Request) (weir.Tokens, error) {
 	tokens := make(weir.Tokens, len(limits))
 	for _, name := range limits {

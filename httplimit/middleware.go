@@ -17,8 +17,9 @@ type Middleware struct {
 	log answer.Log
 }
 
-// New returns a middleware. It does not call the limiter yet. For each missing field of cfg there is a
-// [*weir.ConfigError]; they are joined.
+// New returns a middleware. It does not call the limiter yet.
+//
+// Errors: a [*weir.ConfigError] for each field of cfg that is missing or invalid, joined.
 func New(cfg Config) (*Middleware, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err

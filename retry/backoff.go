@@ -169,7 +169,7 @@ func (g GaveUp) String() string {
 type GaveUpError struct {
 	Reason     GaveUp
 	Tries      int           // calls made
-	RetryAfter time.Duration // the least wait that the last error asked for; 0 if it asked for none
+	RetryAfter time.Duration // the least wait that the last error requires; 0 if it requires none
 	Err        error
 }
 

@@ -75,7 +75,8 @@ type Limit struct {
 	Amount int64         // millitokens issued per Period
 	Period time.Duration // at most 366 days
 	Burst  int64         // millitokens that may be outstanding at once
-	// Brought by a request, and identified by name and parameters; it is kept alongside the bucket's own limits.
+	// Override is set if a request brought the limit, which is then identified by name and parameters, and kept
+	// alongside the bucket's own limits.
 	Override bool
 }
 
@@ -91,7 +92,7 @@ type Charge struct {
 	// Force debits the amount without ever refusing. Only for a Take.
 	Force bool
 	// Shadow never refuses. If the take is allowed, the amount is debited if it fits and left out if it does not; the
-	// charge's [Level] says which. Only for a Take, and not together with Force.
+	// charge's [Level] shows which. Only for a Take, and not together with Force.
 	Shadow bool
 }
 
@@ -169,7 +170,7 @@ type BucketQuery struct {
 	Namespace string // required
 	Entity    string
 	Resource  string
-	After     string // the cursor of the previous page
+	After     string // the cursor of the previous page of the same query
 	Max       int    // maximum number of buckets; 0 means 100, more than 1,000 means 1,000
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // Usage is implemented by stores that keep usage: what was spent and refused, by hour, day and month. A store reads the
-// counters of its own buckets; what only the deciding process knows is handed to it by Count.
+// counters of its own buckets; what only the deciding process has is passed to Count.
 //
 // Both are readings of counters that only grow under one id. A store keeps the highest reading of each counter, and
 // books the increase. A reading that arrives twice, late or out of order therefore changes nothing, and the next

@@ -5,8 +5,8 @@
 //		l := weirtest.New(t, weir.PerMinute("rpm", 1))
 //		svc := NewService(l.Limiter) // takes a *weir.Limiter
 //		…
-//		l.Advance(time.Minute) // and the limit has been issued anew
+//		l.Advance(time.Minute) // and the tokens have been issued again
 //	}
 //
-// Nothing above the store is faked: what a test sees admitted and refused is what production would admit and refuse.
+// Nothing above the store is faked: a test's limiter admits and refuses what it would in production.
 package weirtest

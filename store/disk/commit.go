@@ -116,7 +116,7 @@ type record struct {
 }
 
 // collect records the state of the queued buckets, and of the buckets of all settles with an id so far. From here on,
-// answers may rely on what these records will say.
+// answers may rely on what these records will hold.
 func (j *journal) collect(c *chunk, queue []entry, gone []string) {
 	j.gate.Lock()
 	defer j.gate.Unlock()
@@ -184,7 +184,7 @@ func (c *chunk) done() *chunk {
 	return c
 }
 
-// landed tells the buckets of a chunk whether it was committed.
+// landed records in the buckets of a chunk whether it was committed.
 func (j *journal) landed(c *chunk, err error) {
 	var again []entry
 	for i := range c.records {

@@ -155,7 +155,7 @@ func or(t, u inmem.Ticket) inmem.Ticket {
 	return u
 }
 
-// begin marks the file as not closed, before anybody sees a counter that is ahead of the file's.
+// begin marks the file as not closed, before a counter that is ahead of the file's is returned to anybody.
 func (j *journal) begin() inmem.Ticket {
 	j.touched.Store(true)
 	j.mu.Lock()

@@ -115,7 +115,7 @@ func decodeRecord(key, value []byte) (*inmem.Record, error) {
 	return rec, nil
 }
 
-// state is what the file says about the whole store. Every transaction that writes buckets writes it too.
+// state is the file's record of the whole store. Every transaction that writes buckets writes it too.
 type state struct {
 	Clock int64  // no earlier time is ever used
 	IDs   uint64 // ids of the run that wrote it are above, by less than idStride

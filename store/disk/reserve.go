@@ -12,7 +12,7 @@ import (
 // idle is the time without a commit after which a bucket counts as rarely used.
 const idle = int64(4 * time.Second)
 
-// plan sets what the record of a locked bucket will say for each slot. Until the commit succeeds, it lowers the bound
+// plan sets what the record of a locked bucket will hold for each slot. Until the commit succeeds, it lowers the bound
 // for answers from memory to that level where it is lower: while the commit is in flight, and after any failure, the
 // file may hold either the old record or the new one.
 func (j *journal) plan(b *inmem.Bucket, r *inmem.Reserve, now int64) {

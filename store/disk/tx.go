@@ -47,7 +47,7 @@ func (f *file) put(tx *bolt.Tx, c *chunk, clean bool) error {
 		begin = begin || o.begin
 	}
 	if len(c.records)+len(c.gone)+len(c.marks) == 0 && !clean && !begin {
-		return nil // only the catalog: nothing to say about buckets
+		return nil // only the catalog has changed
 	}
 	st := state{Clock: c.at, IDs: f.ids, Clean: clean}
 	return tx.Bucket(metaBucket).Put(stateKey, st.encode())

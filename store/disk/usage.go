@@ -30,7 +30,7 @@ var (
 
 const usageMagic = "weir usage 1\n"
 
-// meter keeps usage in its file. It takes in readings of the buckets' counters at an interval, when a query asks,
+// meter keeps usage in its file. It takes in readings of the buckets' counters at an interval, at a query,
 // before a bucket's record is deleted, and at Close.
 type meter struct {
 	inmem.Usage

@@ -178,7 +178,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Open returns a store on a table, after checking that this version of weir knows the table's layout. That one read
+// Open returns a store on a table, after checking that this version of weir supports the table's layout. That one read
 // also measures how far the machine's clock is off.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s, err := New(cfg)

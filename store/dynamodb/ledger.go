@@ -45,7 +45,7 @@ type Ledger struct {
 	since  int64 // the minute from which usage is kept; 0: not known yet
 }
 
-// Ledger returns a ledger whose windows live as long as retention says.
+// Ledger returns a ledger that keeps windows for as long as retention specifies.
 func (s *Store) Ledger(retention store.Retention) *Ledger {
 	return &Ledger{calls: s.calls, books: table.NewBooks(s.calls, retention, s.dice(table.UsageParts), nameOf)}
 }
@@ -64,7 +64,7 @@ type Hot struct {
 	Shards int // number of shards the bucket is split into, at the depth of this shard
 }
 
-// source is what a batch of records says about one shard of a bucket, or about one process.
+// source is what a batch of records contains about one shard of a bucket, or about one process.
 type source struct {
 	table.Booking
 
@@ -84,7 +84,7 @@ const (
 	ahead = 5 * time.Minute
 )
 
-// Book counts what records say. All records of one bucket are counted together, however many there are. Records of
+// Book books the usage in records. All records of one bucket are counted together, however many there are. Records of
 // other items are ignored. Book iterates over the records once, and keeps none. An error means that nothing could be
 // counted.
 func (l *Ledger) Book(ctx context.Context, records iter.Seq[StreamRecord]) (Booked, error) {
@@ -153,7 +153,7 @@ func (f *fold) add(i int, r *StreamRecord) error {
 // ErrPoison reports a record of the stream that can never be read. Usually, an item was edited by hand.
 var ErrPoison = ledger.ErrDamaged
 
-// shard adds what a record says about a bucket's shard.
+// shard adds what a record contains about a bucket's shard.
 func (f *fold) shard(i int, key table.Key, r *StreamRecord) error {
 	b, k, ok := table.ParseBucketKey(key.PK)
 	if !ok {

@@ -50,8 +50,8 @@ func Create(ctx context.Context, admin Admin, name string, cfg CreateConfig) (Re
 }
 
 // Check inspects a table without changing anything: whether it exists, has weir's keys and indexes, deletes expired
-// items, and has a layout that this version of weir knows. Problems are reported as findings. An error means that the
-// table could not be inspected.
+// items, and has a layout that this version of weir supports. Problems are reported as findings. An error means that
+// the table could not be inspected.
 func Check(ctx context.Context, admin Admin, name string) (Report, error) {
 	return schema.Check(ctx, admin, name)
 }

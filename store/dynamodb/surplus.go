@@ -18,7 +18,7 @@ type surplus struct {
 	timer *time.Timer
 
 	asking *plan.View // the limits of the last take
-	asked  []int64    // the amounts that takes of these asked for since the last write: the demand
+	asked  []int64    // the amounts that takes of these requested since the last write: the demand
 	from   int64      // when that write was
 }
 

@@ -12,8 +12,8 @@ import (
 )
 
 // Take implements [store.Store]. Each bucket takes one conditional write, shared with other callers of the process. A
-// bucket that looks as if it will refuse is asked first, alone, so that its refusal costs the other buckets nothing. If
-// a bucket refuses after the others were debited, those debits are undone.
+// bucket that looks as if it will refuse is written first, alone, so that its refusal costs the other buckets nothing.
+// If a bucket refuses after the others were debited, those debits are undone.
 func (s *Store) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Outcome{}, err

@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimits/weir/store/internal/ledger"
 )
 
-// meter keeps usage. It takes in what buckets have counted when a query asks, and when many readings wait.
+// meter keeps usage. It takes in what buckets have counted at a query, and when many readings wait.
 type meter struct {
 	inmem.Usage
 

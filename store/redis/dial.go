@@ -32,8 +32,8 @@ type server struct {
 	group   batch.Group
 }
 
-// errNotPrimary reports that the connected server is a replica. weir never reads from a replica: it may not know what
-// was spent.
+// errNotPrimary reports that the connected server is a replica. weir never reads from a replica: it may not have
+// what was spent.
 var errNotPrimary = errors.New("the server is not a primary")
 
 // dialer returns a function that connects to a single server and checks each connection's role before use.

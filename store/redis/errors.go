@@ -51,7 +51,7 @@ func answer(err error) string {
 
 const hintLate = "no answer in time: check the server's load and the network"
 
-// hints say what to do about an error reply, by its first word.
+// hints are what to do about an error reply, by its first word.
 var hints = map[string]string{
 	"READONLY":    "the server has become a replica: weir reconnects; name the primary, or use sentinels or a cluster",
 	"NOAUTH":      "the server requires a password: set it in the address, or as WEIR_REDIS_PASSWORD",

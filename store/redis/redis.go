@@ -39,7 +39,7 @@ type Config struct {
 	// prefix, otherwise to weir.
 	Prefix string
 
-	// CallTimeout limits one call, including connecting. Defaults to 1 s.
+	// CallTimeout bounds one call, including connecting. Defaults to 1 s.
 	CallTimeout time.Duration
 	// Margin is how long a bucket is kept after it is full, and a settle's ID after it expires. The server's clock may
 	// go back by as much without any token being handed out again. Defaults to one hour.

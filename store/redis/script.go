@@ -67,7 +67,7 @@ var (
 	openScript    = newScript(writes, luaOpen)
 )
 
-// script is a Lua script. Once it has run, the server knows it by the hash of its text.
+// script is a Lua script. Once it has run, the server keeps it under the hash of its text.
 type script struct{ text, hash string }
 
 func newScript(shebang string, parts ...string) *script {
@@ -76,7 +76,7 @@ func newScript(shebang string, parts ...string) *script {
 	return &script{text, hex.EncodeToString(sum[:])}
 }
 
-// run runs a script, and sends its text if the server does not know it, in which case nothing has been done yet.
+// run runs a script, and sends its text if the server does not have it, in which case nothing has been done yet.
 func (s *script) run(ctx context.Context, c rueidis.Client, keys, args []string) rueidis.RedisResult {
 	r := c.Do(ctx, c.B().Evalsha().Sha1(s.hash).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build())
 	if e, ok := rueidis.IsRedisErr(r.Error()); ok && e.IsNoScript() {

@@ -234,8 +234,8 @@ func ceil(t time.Time) int64 {
 	return t.Unix()
 }
 
-// Ledger returns a ledger that keeps windows for as long as retention says. By default it keeps hours for 7 days and
-// days for 90, because they take the server's memory, and months forever.
+// Ledger returns a ledger that keeps windows for as long as retention specifies. By default it keeps hours for 7 days
+// and days for 90, because they take the server's memory, and months forever.
 func (s *Store) Ledger(retention store.Retention) *Ledger {
 	const day = 24 * time.Hour
 	var keep []byte

@@ -210,7 +210,7 @@ func (b *books) Apply(ctx context.Context, entries []*entry, sums ledger.Sums) e
 func kindOf(w store.Window, of store.UsageOf) string { return string([]byte{w[0], byte(of)}) }
 
 // account is the state of one source of readings: the minute of the last reading, the bucket as it was then, and what
-// was counted from it. Comparing the bucket with its current value tells a script that nothing is new.
+// was counted from it. By comparing the bucket with its current value, a script finds out whether anything is new.
 type account struct {
 	minute uint32
 	mark   string

@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 const segments = 8
 
-// copyTable knows nothing of budgets.
+// copyTable contains no code about budgets.
 func copyTable(ctx context.Context, c *dynamodb.Client, from, to string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range int32(segments) {

@@ -104,8 +104,8 @@ const (
 )
 
 // Check inspects a table without changing anything: whether it exists, has weir's keys and indexes, deletes expired
-// items, and has a layout that this version of weir knows. Problems are reported as findings. An error means that the
-// table could not be inspected.
+// items, and has a layout that this version of weir supports. Problems are reported as findings. An error means that
+// the table could not be inspected.
 func Check(ctx context.Context, admin Admin, tableName string) (Report, error) {
 	r := Report{Table: tableName}
 	desc, err := describe(ctx, admin, tableName)

@@ -19,7 +19,7 @@ import (
 // CreateConfig describes the table to create. If the table exists, only PITR is changed.
 type CreateConfig struct {
 	Tags map[string]string
-	// PITR asks for point-in-time recovery. If that is not available, it is a finding, not an error.
+	// PITR turns on point-in-time recovery. If that is not available, it is a finding, not an error.
 	PITR bool
 	// PITRDays is how many days back the table can be restored, from 1 to 35. Defaults to DynamoDB's 35.
 	PITRDays int
@@ -37,7 +37,7 @@ const createTimeout = 5 * time.Minute
 // Create creates an on-demand table, or completes one of weir's: it may be called again after a failure. It waits until
 // the table can be used, and returns what [Check] finds then.
 //
-// A table that is not weir's is refused and left as it is, with an [*store.Error] that says what differs.
+// A table that is not weir's is refused and left as it is, with an [*store.Error] that names what differs.
 func Create(ctx context.Context, admin Admin, tableName string, cfg CreateConfig) (Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()

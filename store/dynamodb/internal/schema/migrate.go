@@ -50,7 +50,7 @@ type Migrated struct {
 // stop the others first.
 type Migration struct {
 	From uint64
-	Min  uint64 // from its start, the lowest version that a client must know; 0: as before
+	Min  uint64 // from its start, the lowest version that a client must support; 0: as before
 	What string
 	// Change returns what an item must have instead, with nil for attributes to remove; nothing for an item that stays
 	// as it is. The write asserts what change depends on: all that it changes, and what is named in by. If that has

@@ -30,7 +30,7 @@ const (
 
 // Attributes of the schema version's record, besides AttrNumber.
 const (
-	attrClient = "min" // the lowest version that a client must know; absent: AttrNumber
+	attrClient = "min" // the lowest version that a client must support; absent: AttrNumber
 	attrTarget = "to"  // the version that a migration under way leads to; absent: no migration
 	attrCursor = "cp"  // PK that the migration has reached
 	attrPlace  = "cs"  // and SK
@@ -118,7 +118,7 @@ func (sc Schema) String() string {
 	return text
 }
 
-// CheckVersion refuses a table whose layout this version of weir does not know. It costs one read.
+// CheckVersion refuses a table whose layout this version of weir does not support. It costs one read.
 func CheckVersion(ctx context.Context, t *table.Table) error {
 	ctx, cancel := t.Within(ctx)
 	defer cancel()

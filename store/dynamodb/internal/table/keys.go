@@ -308,7 +308,7 @@ func parseUsageSort(w store.Window, at string) (store.UsageRecord, bool) {
 // meteredKey is the primary key of the time from which usage is kept.
 func meteredKey() Key { return Key{store.Registry + "/SYSTEM#", "#METERED"} }
 
-// streamKey is the primary key of the item that says which reader reads a shard of the stream, and how far it has come.
+// streamKey is the primary key of the item that names the reader of a shard of the stream, and how far it has come.
 func streamKey(shard string) Key {
 	return Key{store.Registry + "/STREAM#", "#SHARD#" + shard}
 }

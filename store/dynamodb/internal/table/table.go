@@ -37,7 +37,7 @@ type API interface {
 	) (*dynamodb.TransactWriteItemsOutput, error)
 }
 
-// Config says how calls are made.
+// Config configures calls.
 type Config struct {
 	Client API
 	Table  string

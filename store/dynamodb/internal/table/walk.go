@@ -35,7 +35,7 @@ type Entry struct {
 	Attrs map[string]types.AttributeValue
 }
 
-// Walk goes through several spans at once, in the order of range keys, and reads no further than it is asked to.
+// Walk goes through several spans at once, in the order of range keys, and reads no further than required.
 type Walk struct {
 	t       *Table
 	reverse bool
