@@ -29,7 +29,7 @@ var (
 	ErrBadCursor = errors.New("not a cursor of this list")
 	// ErrNoUsage reports that nothing keeps the store's usage.
 	ErrNoUsage = errors.New("the store keeps no usage")
-	// ErrInvalid reports a call that breaks the contract of this package: a bug in weir, not in its use.
+	// ErrInvalid reports a call that breaks the contract of this package, or an invalid configuration of a store.
 	ErrInvalid = errors.New("invalid call")
 	// ErrClosed reports that the store is closed.
 	ErrClosed = errors.New("store closed")

@@ -158,9 +158,10 @@ type UsagePage struct {
 	Next    string
 }
 
-// Retention is how long windows are kept after their end. Zero means the default, negative means for ever.
+// Retention is how long windows are kept after their end. Zero means the default, negative means forever. The defaults
+// below are those of most stores; a store that keeps windows for a shorter time documents that.
 type Retention struct {
 	Hourly  time.Duration // defaults to 90 days
 	Daily   time.Duration // defaults to 2 years
-	Monthly time.Duration // defaults to for ever
+	Monthly time.Duration // defaults to forever
 }

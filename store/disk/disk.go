@@ -38,13 +38,13 @@ type Config struct {
 	Now func() time.Time
 	// Retired receives a bucket's counters before the bucket is evicted or gets a new id: while the store is in use,
 	// and from Open, before it returns, for buckets that have filled up meanwhile or whose counters may lag behind the
-	// last ones seen. After a crash it may receive the same state again. Defaults to nil.
+	// last ones seen. After a crash it may receive the same state again. Defaults to none.
 	Retired store.Retired
 	// UsageInterval is how often usage is written. Usage is read from the buckets' own counters, so a crash loses usage
 	// only where it loses counters: see docs/format/disk.md. Usage is written less often if writing it would take more
 	// than a thirtieth of a processor. A negative value keeps no usage. Defaults to one minute.
 	UsageInterval time.Duration
-	// Retention is how long windows of usage are kept.
+	// Retention is how long windows of usage are kept. Defaults as in [store.Retention].
 	Retention store.Retention
 }
 

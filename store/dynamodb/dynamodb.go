@@ -33,7 +33,8 @@ type API = table.API
 type Config struct {
 	// Client makes the calls. [Tune] makes it keep as many connections as there are concurrent calls.
 	Client API
-	Table  string
+	// Table is the name of the table; see [Create].
+	Table string
 
 	// RejectionTTL is how long a refusal is repeated from memory, without a call. A return by another process may go
 	// unnoticed for that long. Negative: never. Defaults to 250 ms.
@@ -41,7 +42,8 @@ type Config struct {
 	// Guard is the share of a burst that a write may debit beyond the request if other processes also write to the
 	// bucket and it is nearly full. This avoids repeating writes that guessed the level wrong. The total excess stays
 	// within ten times Guard, and comes back as the limit refills. Negative: no guard, and a take in a crowded bucket
-	// is refused only by what the item showed. Defaults to 0.01.
+	// is refused only by what the item showed. At most 0.1. Defaults to
+	// 0.01.
 	Guard float64
 	// Prefetch lets writes debit ahead. Off by default.
 	Prefetch Prefetch
@@ -98,7 +100,8 @@ var (
 	_ store.Measured = (*Store)(nil)
 )
 
-// New returns a store on an existing table. It makes no call. [Open] does, to check that the table belongs to weir.
+// New returns a store on an existing table. It makes no call, and so does not check the table; see [Open]. An error is
+// about the configuration, and matches [store.ErrInvalid].
 func New(cfg Config) (*Store, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err

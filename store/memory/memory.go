@@ -26,9 +26,9 @@ type Config struct {
 	// evicted to make room for new ones. A bucket with one limit takes about 120 bytes plus its key. Defaults to
 	// 5,000,000.
 	MaxBuckets int
-	// Retired receives a bucket's counters before it is evicted. Defaults to nil.
+	// Retired receives a bucket's counters before the bucket is evicted. Defaults to none.
 	Retired store.Retired
-	// Retention is how long windows of usage are kept.
+	// Retention is how long windows of usage are kept. Defaults as in [store.Retention].
 	Retention store.Retention
 	// MaxUsage limits how many usage windows and accounts are held. Beyond it, the oldest windows are dropped, hours
 	// before days before months; current windows stay. Each takes about 200 bytes. Defaults to 1,000,000; a negative

@@ -33,22 +33,23 @@ type Config struct {
 	Username, Password string
 	// SentinelUsername and SentinelPassword are the credentials for the sentinels. Default to none.
 	SentinelUsername, SentinelPassword string
-	// TLS replaces the settings of a rediss:// address: TLS 1.2 or later and the machine's certificates.
+	// TLS configures the connections of a rediss:// address. Defaults to TLS 1.2 or later and the machine's
+	// certificates.
 	TLS *tls.Config
-	// Prefix begins all keys, so that stores can share a server. It must not contain braces. Defaults to the address's
-	// prefix, otherwise to weir.
+	// Prefix begins all keys, so that stores can share a server. It has at most 255 bytes, and no braces. Defaults to
+	// the address's prefix, otherwise to weir.
 	Prefix string
 
 	// CallTimeout bounds one call, including connecting. Defaults to 1 s.
 	CallTimeout time.Duration
 	// Margin is how long a bucket is kept after it is full, and a settle's ID after it expires. The server's clock may
-	// go back by as much without any token being handed out again. Defaults to one hour.
+	// go back by as much without any token being handed out again. At least 1 s. Defaults to 1 h.
 	Margin time.Duration
-	// Connections is the number of connections to one server over which calls are pipelined, a power of two. Defaults
-	// to 2.
+	// Connections is the number of connections to one server over which calls are pipelined: a power of two, at most
+	// 64. Defaults to 2.
 	Connections int
 
-	// Now replaces the server's clock. For tests: all users of the data must agree on it.
+	// Now replaces the server's clock. For tests: all users of the data must agree on it. Defaults to none.
 	Now func() time.Time
 }
 
@@ -66,6 +67,8 @@ var (
 
 // Open returns a store on a server. It checks that the server is a primary of a supported version, that it evicts
 // nothing, and that its data was not written by a later version of weir. [Inspect] reports each check separately.
+//
+// Errors are a [*store.Error]; one about the configuration matches [store.ErrInvalid].
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s, err := connect(ctx, cfg)
 	if err != nil {
