@@ -39,11 +39,10 @@ type Config struct {
 	// RejectionTTL is how long a refusal is repeated from memory, without a call. A return by another process may go
 	// unnoticed for that long. Negative: never. Defaults to 250 ms.
 	RejectionTTL time.Duration
-	// Guard is the share of a burst that a write may debit beyond the request if other processes also write to the
-	// bucket and it is nearly full. This avoids repeating writes that guessed the level wrong. The total excess stays
-	// within ten times Guard, and comes back as the limit refills. Negative: no guard, and a take in a crowded bucket
-	// is refused only by what the item showed. At most 0.1. Defaults to
-	// 0.01.
+	// Guard is the share of a burst, at most 0.1, that a write may debit beyond the request if other processes also
+	// write to the bucket and it is nearly full. This avoids repeating writes that guessed the level wrong. The total
+	// excess stays within ten times Guard, and comes back as the limit refills. Negative: no guard, and a take in a
+	// crowded bucket is refused only by what the item showed. Defaults to 0.01.
 	Guard float64
 	// Prefetch lets writes debit ahead. Off by default.
 	Prefetch Prefetch
