@@ -180,7 +180,7 @@ func (l *Limiter) Do(ctx context.Context, req Request, f func(context.Context, *
 // of on_unavailable.
 func (l *Limiter) Adjust(ctx context.Context, req Request) error {
 	ctx = context.WithoutCancel(ctx)
-	p, err := l.resolve(ctx, &req)
+	p, err := l.policyOf(ctx, &req)
 	if p == nil { // usage is booked even if the share has expired
 		return err
 	}
@@ -214,7 +214,7 @@ func (l *Limiter) Adjust(ctx context.Context, req Request) error {
 // soon as it returns: to spend, use [Limiter.Acquire]. The errors are those of Acquire, except refusals; store errors
 // are returned regardless of on_unavailable.
 func (l *Limiter) Available(ctx context.Context, entity, resource string) (Availability, error) {
-	p, err := l.resolve(ctx, &Request{Entity: entity, Resource: resource})
+	p, err := l.policyOf(ctx, &Request{Entity: entity, Resource: resource})
 	if p == nil || err != nil && !errors.Is(err, policy.ErrShareExpired) {
 		return Availability{}, err
 	}

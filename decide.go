@@ -135,7 +135,7 @@ func (d *decision) resolve(ctx context.Context, items []item) error {
 	for i := range items {
 		it := &items[i]
 		var err error
-		it.policy, err = d.lim.resolve(ctx, &it.req)
+		it.policy, err = d.lim.policyOf(ctx, &it.req)
 		switch {
 		case errors.Is(err, ErrNoLimits):
 			if none == nil {

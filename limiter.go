@@ -104,8 +104,8 @@ func (l *Limiter) Close() error {
 	return l.closing.err
 }
 
-// resolve returns the policy for a request. It may return one together with an error of the cell's share.
-func (l *Limiter) resolve(ctx context.Context, req *Request) (*policy.Policy, error) {
+// policyOf returns the policy for a request. It may return one together with an error of the cell's share.
+func (l *Limiter) policyOf(ctx context.Context, req *Request) (*policy.Policy, error) {
 	p, err := l.policies.Resolve(ctx, req.Entity, req.Resource, req.usesOwn())
 	if err != nil {
 		err = resolveError(err)

@@ -18,7 +18,7 @@ func (it *item) resolveKnown(ctx context.Context, l *Limiter) (err error) {
 	}
 	within, end := l.decideWithin(ctx)
 	defer end()
-	it.policy, err = l.resolve(within, &it.req)
+	it.policy, err = l.policyOf(within, &it.req)
 	return err
 }
 

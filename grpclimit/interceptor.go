@@ -132,7 +132,7 @@ func (i *Interceptor) begin(ctx context.Context, call *Call, to sender) (*exchan
 	case err == nil:
 		x.charge = new(answer.Charge)
 		x.charge.Hold(lease, req.Tokens)
-		i.tell(ctx, x, to, lease.Decision())
+		i.setMetadata(ctx, x, to, lease.Decision())
 	case !i.cfg.AdmitUnlimited || !errors.Is(err, weir.ErrNoLimits):
 		return nil, i.refuse(ctx, x, to, err)
 	}
@@ -140,8 +140,8 @@ func (i *Interceptor) begin(ctx context.Context, call *Call, to sender) (*exchan
 	return x, nil
 }
 
-// tell sets the metadata of a call that passed.
-func (i *Interceptor) tell(ctx context.Context, x *exchange, to sender, d weir.Decision) {
+// setMetadata sets the metadata of a call that passed.
+func (i *Interceptor) setMetadata(ctx context.Context, x *exchange, to sender, d weir.Decision) {
 	md := make(metadata.MD, 3)
 	i.setFields(md, x.req.Entity, answer.Tell(i.cfg.Tell).Of(d.Statuses))
 	if d.Degraded {

@@ -23,7 +23,7 @@ func (n *Namespace) Known(entity, resource string, own bool) *Policy {
 		return e.Policy
 	}
 	broader := false
-	p, err := n.resolve(s, entity, resource, own, lookup{
+	p, err := n.build(s, entity, resource, own, lookup{
 		share: func() Share { return n.lastShare(n.name) },
 		records: func(keys []store.Key) ([]catalogRecord, time.Time, error) {
 			rs, unknown := n.knownRecords(keys)

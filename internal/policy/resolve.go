@@ -43,7 +43,7 @@ func (n *Namespace) Resolve(ctx context.Context, entity, resource string, own bo
 		n.Hit(e)
 		return e.Policy, e.Policy.usable()
 	}
-	p, err := n.resolve(s, entity, resource, own, n.fromStore(ctx), nil)
+	p, err := n.build(s, entity, resource, own, n.fromStore(ctx), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -100,9 +100,9 @@ func (n *Namespace) fromStore(ctx context.Context) lookup {
 	}
 }
 
-// resolve makes a policy. It walks the chain, with at most one call to the store per entity. If seen is not nil, it is
+// build makes a policy. It walks the chain, with at most one call to the store per entity. If seen is not nil, it is
 // called with what is found about each.
-func (r *Resolver) resolve(
+func (r *Resolver) build(
 	s *namespaceState, entity, resource string, own bool, from lookup, seen func(id string, rs []catalogRecord),
 ) (*Policy, error) {
 	if err := record.CheckID("entity", entity); err != nil {

@@ -33,7 +33,7 @@ func (n *Namespace) Trace(ctx context.Context, entity, resource string, own bool
 		return nil, nil, err
 	}
 	var chain []Member
-	p, err := n.resolve(s, entity, resource, own, n.fromStore(ctx), func(id string, rs []catalogRecord) {
+	p, err := n.build(s, entity, resource, own, n.fromStore(ctx), func(id string, rs []catalogRecord) {
 		m := Member{
 			ID: id, Exists: rs[slotEntity].exists && !rs[slotEntity].entity.Created.IsZero(),
 			Record: rs[slotEntity].entity, Setting: n.setting(rs),

@@ -44,7 +44,7 @@ func times() *rapid.Generator[int64] {
 	)
 }
 
-// The scripts' clocks equal those of package bucket, in both ways of computing them, for every limit and time.
+// The scripts' clocks equal those of package clock, in both ways of computing them, for every limit and time.
 func TestClockParity(t *testing.T) {
 	t.Parallel()
 	s := open(t, redis.Config{Address: "redis://" + shared(t).Addr, Prefix: prefix(), CallTimeout: 10 * time.Second})
@@ -75,7 +75,7 @@ func params(l *store.Limit) clock.Params {
 }
 
 // Whatever happens to buckets, the scripts decide, and leave the buckets, exactly as the store in memory does, which uses
-// the arithmetic of package bucket.
+// the arithmetic of package clock.
 func TestParity(t *testing.T) {
 	t.Parallel()
 	addr := shared(t).Addr

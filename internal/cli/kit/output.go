@@ -127,6 +127,13 @@ func yesNo(b bool) string {
 	return "no"
 }
 
+// Did reports what was done, in the requested output format.
+func Did(a *Run, format string, args ...any) error {
+	return a.Print(map[string]string{"done": fmt.Sprintf(format, args...)}, func() {
+		a.Out.Println(fmt.Sprintf(format, args...))
+	})
+}
+
 // Plural formats a count: 1 error, 2 errors.
 func Plural(n int, what string) string {
 	if n == 1 {

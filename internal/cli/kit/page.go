@@ -1,9 +1,5 @@
 package kit
 
-import (
-	"fmt"
-)
-
 // PageSize is how many items a command reads at once.
 const PageSize = 1000
 
@@ -25,11 +21,4 @@ func More(a *Run, err error, next string) error {
 		a.Err.Println("there are more: add --after", next)
 	}
 	return err
-}
-
-// Did reports what was done, in the requested output format.
-func Did(a *Run, format string, args ...any) error {
-	return a.Print(map[string]string{"done": fmt.Sprintf(format, args...)}, func() {
-		a.Out.Println(fmt.Sprintf(format, args...))
-	})
 }

@@ -117,7 +117,7 @@ func Rows[T, U any](of func(*T) []U, view View[U]) View[T] {
 // Number is text that is aligned like a number.
 type Number string
 
-// text formats a value for people.
+// textOf formats a value for people.
 func textOf(s *term.Screen, v any) string {
 	switch v := v.(type) {
 	case nil:

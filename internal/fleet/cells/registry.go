@@ -139,7 +139,7 @@ type CellView struct {
 	Name      string
 	Joined    time.Time
 	Draining  bool
-	Missing   bool              // the controller has not heard of it for an expiry
+	Missing   bool              // it has not reported for an expiry
 	Others    int               // processes of other installations that use its name and have no share
 	Instances map[string]uint64 // seq by id; if it stays the same, the instance is missing
 	Shares    Shares            // as last granted

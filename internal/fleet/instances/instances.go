@@ -40,9 +40,9 @@ type Counter struct {
 	log   *slog.Logger
 	count atomic.Int64
 
-	deaf  bool      // the last look failed
-	most  time.Time // when at least count processes were last seen
-	fewer int       // the largest number seen since then
+	failed bool      // the last look failed
+	most   time.Time // when at least count processes were last seen
+	fewer  int       // the largest number seen since then
 }
 
 // New returns a counter of the processes that report themselves in a catalog. Its count is 1 until it runs.
@@ -124,13 +124,13 @@ func (c *Counter) look(ctx context.Context) {
 	now := time.Now()
 	switch {
 	case ctx.Err() != nil:
-	case err != nil && !c.deaf:
-		c.deaf = true
+	case err != nil && !c.failed:
+		c.failed = true
 		c.log.WarnContext(ctx, "the instances could not be counted: the last count stays in use",
 			slog.Int("instances", c.Count()), slog.Any("error", err))
 	case err == nil:
-		if c.deaf {
-			c.deaf, c.most = false, now
+		if c.failed {
+			c.failed, c.most = false, now
 		}
 		c.settle(alive, now)
 	}

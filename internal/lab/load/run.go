@@ -45,7 +45,7 @@ func Run(ctx context.Context, p *traffic.Plan, target Target, o Options) (*Tally
 	if err := wait(ctx, time.Until(o.Begin)); err != nil {
 		return nil, fmt.Errorf("interrupted during the warm-up: %w", err)
 	}
-	stop := r.tell(before)
+	stop := r.showProgress(before)
 	begun := r.all(ctx)
 	stop()
 	t := r.tally()
@@ -116,8 +116,8 @@ func (r *runner) tally() *Tally {
 	return t
 }
 
-// tell reports progress until stop is called.
-func (r *runner) tell(before map[string]float64) (stop func()) {
+// showProgress reports progress until stop is called.
+func (r *runner) showProgress(before map[string]float64) (stop func()) {
 	if r.options.Progress == nil {
 		return func() {}
 	}

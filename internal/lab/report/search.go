@@ -39,11 +39,3 @@ func scaled(l weir.Limit, amount int64) weir.Limit {
 func allowed(l weir.Limit) bool {
 	return l.Amount <= weir.MaxTokens && l.Burst <= weir.MaxTokens && Params(l).Check() == nil
 }
-
-// Params returns the arithmetic of a limit, in millitokens. More than can be spent at once stays more.
-func Params(l weir.Limit) clock.Params {
-	return clock.Params{Amount: Milli(l.Amount), Period: int64(l.Period), Burst: Milli(l.Burst)}
-}
-
-// Milli converts tokens to millitokens. More than can be spent at once stays more.
-func Milli(tokens int64) int64 { return min(tokens, weir.MaxTokens+1) * 1000 }

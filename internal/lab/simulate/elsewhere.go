@@ -98,8 +98,8 @@ func (p *process) byRoom(m *memory) []*lane {
 	return lanes
 }
 
-// told handles the answer to a part.
-func (g *gather) told(p *process, part *job, allowed bool) {
+// partDone handles the answer to a part.
+func (g *gather) partDone(p *process, part *job, allowed bool) {
 	g.open--
 	g.yes[slices.Index(g.parts, part)] = allowed
 	g.no = g.no || !allowed

@@ -74,7 +74,7 @@ func (l *lane) board() {
 		l.waiting = append(l.waiting, waiting[j.N])
 	}
 	for i := range w.Answers {
-		l.p.hear(waiting[w.Answers[i].Job.N], l, w.Answers[i])
+		l.p.takeAnswer(waiting[w.Answers[i].Job.N], l, w.Answers[i])
 	}
 	if w.Number == 0 {
 		return
@@ -103,7 +103,7 @@ func (l *lane) landed(w *plan.Write, aboard []*job, sent int64, got plan.Got) {
 		switch {
 		case a.Verdict != plan.Again:
 			j.at = sent
-			l.p.hear(j, l, a)
+			l.p.takeAnswer(j, l, a)
 		case !j.answered:
 			if got.Item != nil {
 				j.plan.Tries++

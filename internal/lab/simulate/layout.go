@@ -22,7 +22,7 @@ func (p *process) moved(j *job, from *lane, it *plan.Item) {
 		case j.answered:
 		case j.of != nil:
 			j.answered, j.of.moved = true, true
-			j.of.told(p, j, false)
+			j.of.partDone(p, j, false)
 		case hot && m.n > 1:
 			p.pick(m, from).add(j)
 		case from.k == 0 && it != nil && !it.Frozen && it.Shards != m.n:

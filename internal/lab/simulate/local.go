@@ -37,7 +37,7 @@ func (p *process) degrade(j *job) {
 	if allowed {
 		p.s.admitted(j.m.entity, j.amount, p.s.now)
 	}
-	p.s.tell(p, j, allowed, true)
+	p.s.record(p, j, allowed, true)
 }
 
 // own returns the process's shares. A process that the store has never answered has shares of its own, which begin when

@@ -106,7 +106,7 @@ func (p *process) decide(entity int) {
 		return
 	}
 	s.at(j.expires, func() { p.late(j) })
-	p.pick(j.m, nil).ask(j)
+	p.pick(j.m, nil).submit(j)
 }
 
 // pick returns a shard's lane: of two random ones, the one with more room.
@@ -127,8 +127,8 @@ func (p *process) pick(m *memory, but *lane) *lane {
 	return a
 }
 
-// ask lets a lane decide.
-func (l *lane) ask(j *job) {
+// submit lets a lane decide.
+func (l *lane) submit(j *job) {
 	if l.local(j) {
 		j.known = false // it did not reach the item
 		l.p.refused(j, l)
@@ -143,7 +143,7 @@ func (p *process) refused(j *job, by *lane) {
 	case j.answered:
 	case j.of != nil:
 		j.answered = true
-		p.s.after(0, func() { j.of.told(p, j, false) })
+		p.s.after(0, func() { j.of.partDone(p, j, false) })
 	case j.m.n == 1:
 		p.answer(j, false)
 	default: // deferred: the lane is in the middle of its planning
@@ -155,8 +155,8 @@ func (p *process) refused(j *job, by *lane) {
 	}
 }
 
-// hear handles a lane's answer to a job.
-func (p *process) hear(j *job, l *lane, a plan.Answer) {
+// takeAnswer handles a lane's answer to a job.
+func (p *process) takeAnswer(j *job, l *lane, a plan.Answer) {
 	switch {
 	case j.plan.Kind == plan.Undo:
 	case a.Verdict == plan.Moved:
@@ -180,7 +180,7 @@ func (p *process) hear(j *job, l *lane, a plan.Answer) {
 func (p *process) answer(j *job, allowed bool) {
 	j.answered = true
 	if j.of != nil {
-		j.of.told(p, j, allowed)
+		j.of.partDone(p, j, allowed)
 		return
 	}
 	j.call.Done(breaker.Succeeded)
@@ -194,7 +194,7 @@ func (p *process) answer(j *job, allowed bool) {
 		p.paid()
 		return
 	}
-	p.s.tell(p, j, allowed, false)
+	p.s.record(p, j, allowed, false)
 	p.warm(j, allowed)
 }
 

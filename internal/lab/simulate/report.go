@@ -143,8 +143,8 @@ func (s *sim) asked(c *cell) {
 	s.interval().Asked++
 }
 
-// tell records an answer.
-func (s *sim) tell(p *process, j *job, allowed, degraded bool) {
+// record counts an answer.
+func (s *sim) record(p *process, j *job, allowed, degraded bool) {
 	in, c := s.interval(), p.cell.rep
 	switch {
 	case allowed:

@@ -87,8 +87,8 @@ func (c *counts) quantile(q float64) time.Duration {
 	return math.MaxInt64
 }
 
-// coarse are the upper ends of the buckets that a scrape shows: 1, 2.5 and 5 of each decade from 10 µs on.
-var coarse = func() (b []float64) {
+// coarseBounds are the upper ends of the buckets that a scrape shows: 1, 2.5 and 5 of each decade from 10 µs on.
+var coarseBounds = func() (b []float64) {
 	for i, x := range bounds {
 		if isCoarse(i) {
 			b = append(b, x)
@@ -101,7 +101,7 @@ func isCoarse(i int) bool { return i >= 20 && (i%20 == 0 || i%20 == 8 || i%20 ==
 
 // coarse returns, for each coarse bound, how many observations are at most that long.
 func (c *counts) coarse() map[float64]uint64 {
-	upTo := make(map[float64]uint64, len(coarse))
+	upTo := make(map[float64]uint64, len(coarseBounds))
 	var n uint64
 	for i, x := range bounds {
 		if n += c[i]; isCoarse(i) {

@@ -33,15 +33,15 @@ func TestBuckets(t *testing.T) {
 	if len(bounds) != buckets-1 || !slices.IsSorted(bounds) || bounds[0] != 1e-6 || bounds[20] != 1e-5 || bounds[len(bounds)-1] != 10 {
 		t.Fatalf("%d buckets, bounds %v", buckets, bounds)
 	}
-	if want := []float64{1e-5, 2.5e-5, 5e-5, 1e-4}; !slices.Equal(coarse[:4], want) || coarse[len(coarse)-1] != 10 {
-		t.Errorf("coarse bounds %v", coarse)
+	if want := []float64{1e-5, 2.5e-5, 5e-5, 1e-4}; !slices.Equal(coarseBounds[:4], want) || coarseBounds[len(coarseBounds)-1] != 10 {
+		t.Errorf("coarse bounds %v", coarseBounds)
 	}
 	var h histogram
 	for _, d := range []time.Duration{0, 10 * time.Microsecond, 11 * time.Microsecond, time.Second, 10 * time.Second, time.Minute} {
 		h.observe(d)
 	}
 	c := h.coarse()
-	if len(c) != len(coarse) || c[1e-5] != 2 || c[2.5e-5] != 3 || c[0.5] != 3 || c[1] != 4 || c[5] != 4 || c[10] != 5 || h.total() != 6 {
+	if len(c) != len(coarseBounds) || c[1e-5] != 2 || c[2.5e-5] != 3 || c[0.5] != 3 || c[1] != 4 || c[5] != 4 || c[10] != 5 || h.total() != 6 {
 		t.Errorf("counts %v", c)
 	}
 	if new(counts).quantile(0.5) != 0 {

@@ -116,7 +116,7 @@ type callKey struct{ op, result string }
 func newCalls(reg prometheus.Registerer) *calls {
 	c := &calls{
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "weir_store_call_duration_seconds", Help: "Duration of store calls.", Buckets: coarse,
+			Name: "weir_store_call_duration_seconds", Help: "Duration of store calls.", Buckets: coarseBounds,
 		}, []string{"op", "result"}),
 		fails: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_store_errors_total", Help: "Store calls that failed or were not answered in time.",

@@ -43,7 +43,7 @@ func newTraffic(reg prometheus.Registerer, tracing *Tracing) traffic {
 func newRequests(reg prometheus.Registerer, prefix string, labels ...string) requests {
 	p := requests{
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: prefix + "_request_duration_seconds", Help: "Duration of requests.", Buckets: coarse,
+			Name: prefix + "_request_duration_seconds", Help: "Duration of requests.", Buckets: coarseBounds,
 		}, labels),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: prefix + "_requests_in_flight", Help: "Requests in progress.",

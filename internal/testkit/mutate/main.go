@@ -1,9 +1,9 @@
 // Command mutate breaks the code on purpose and fails if no test notices.
 //
 // Each testdata/mutants/NAME.patch is a unified diff under two headers, one with the tests that must fail and one
-// that says what is broken:
+// that describes what is broken:
 //
-//	# test: ./internal/clock -run 'TestDebit|TestForce'
+//	# test: ./internal/clock -run 'TestNeverOverAdmit'
 //	# breaks: a debit that fits exactly is refused
 //
 // The named tests run on a copy of the unmodified tree, where they must pass, and then on one copy per mutant, where
