@@ -133,7 +133,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A function with an invalid environment says so and exits.
+// A function with an invalid environment reports it and exits.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

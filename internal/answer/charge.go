@@ -100,7 +100,7 @@ func (c *Charge) End(ctx context.Context, rollback bool, cost weir.Tokens) error
 	return err
 }
 
-// ended reports whether an error says that a lease had already ended.
+// ended reports whether an error means that a lease had already ended.
 func ended(err error) bool {
 	return errors.Is(err, weir.ErrCommitted) || errors.Is(err, weir.ErrRolledBack)
 }

@@ -22,7 +22,7 @@ func (tell Tell) Of(statuses []weir.LimitStatus) []weir.LimitStatus {
 	return slices.DeleteFunc(slices.Clone(statuses), func(st weir.LimitStatus) bool { return !tell(&st) })
 }
 
-// Outcome is what a client may know about an error.
+// Outcome is what a client may see of an error.
 type Outcome struct {
 	// Code is CodeExceeded, CodeExceedsBurst, CodeUnavailable or, for anything that is not the client's business, such
 	// as a configuration mistake, CodeInternal.
@@ -32,7 +32,7 @@ type Outcome struct {
 	Statuses   []weir.LimitStatus // of CodeExceeded
 }
 
-// OutcomeOf returns what a client may know about an error of [weir.Limiter.Acquire].
+// OutcomeOf returns what a client may see of an error of [weir.Limiter.Acquire].
 func OutcomeOf(err error, tell Tell) Outcome {
 	var (
 		over  *weir.ExceededError

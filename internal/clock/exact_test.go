@@ -11,7 +11,7 @@ import (
 )
 
 // exact is the reference: the token clock in arbitrary precision, written from the definition. It shares no arithmetic
-// with the package. Values outside int64 saturate where the package says so.
+// with the package. Values outside int64 saturate where the package defines it.
 type exact struct{ amount, period, burst *big.Int }
 
 func exactly(p clock.Params) exact {

@@ -20,7 +20,7 @@
 //
 // If the registry has lost grants, as after a restore, their leader publishes the newest again, in a new epoch. Without
 // it another member does, after as long a wait, in which all others confirm what they follow. A party that confirms
-// grants which the leader does not know counts as using everything, and has no share until it confirms newer ones.
+// grants that the leader has not seen counts as using everything, and has no share until it confirms newer ones.
 //
 // # Time
 //

@@ -93,7 +93,7 @@ type JoinError struct {
 	Err error
 }
 
-// Error says what failed, and what is needed.
+// Error returns what failed, and what is needed.
 func (e *JoinError) Error() string {
 	return fmt.Sprintf(
 		"join fleet: %s: %v (the place of the records must exist and be readable, writable and listable)", e.Op, e.Err,
@@ -212,7 +212,7 @@ func (m *Member[G]) beat(ctx context.Context, beat time.Duration) (leads *bool, 
 		return nil, &JoinError{"read grants", err}
 	}
 	if g.Top().Compare(m.newest) < 0 {
-		// The registry has lost some, as after a restore. Their leader publishes them again, because it knows the
+		// The registry has lost some, as after a restore. Their leader publishes them again, because it has the
 		// newest; without it another does, after all others have confirmed what they follow.
 		if rec.Version != m.term.last {
 			m.Log.WarnContext(ctx, "the registry has lost grants: they will be written again")
@@ -281,7 +281,7 @@ func (m *Member[G]) lead(ctx context.Context, rec Record, g G, beat time.Duratio
 	return new(true), err
 }
 
-// term is what a process knows about who writes the grants. Their leader's writes also renew its lease. Leaders write
+// term is what a process has seen of who writes the grants. Their leader's writes also renew its lease. Leaders write
 // on condition that the record is still as they read it, so if two believe that they lead, one fails.
 type term struct {
 	id string

@@ -85,7 +85,7 @@ func TestNewerFormat(t *testing.T) {
 }
 
 // If a registry loses grants, their leader writes them again at once. Any other member waits until all have confirmed what
-// they follow, because it may not know the newest.
+// they follow, because it may not have the newest.
 func TestLostGrants(t *testing.T) {
 	t.Parallel()
 	const older, newest = `{"epoch": 5, "seq": 9, "leader": "a"}`, `{"epoch": 5, "seq": 10, "leader": "a"}`
@@ -110,7 +110,7 @@ func TestLostGrants(t *testing.T) {
 				beat(fleet.Version{Epoch: 6, Seq: 11}, true)
 				return
 			}
-			beat(fleet.Version{Epoch: 6, Seq: 11}, true) // it does not know its own write: the outcome was unknown
+			beat(fleet.Version{Epoch: 6, Seq: 11}, true) // it is not sure of its own write: the outcome was unknown
 			beat(fleet.Version{Epoch: 6, Seq: 12}, true)
 			put(t, r, newest)
 			beat(fleet.Version{Epoch: 7, Seq: 13}, true)

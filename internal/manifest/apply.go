@@ -15,7 +15,7 @@ import (
 	"github.com/weirlimits/weir/admin"
 )
 
-// ApplyOptions say how to apply a plan.
+// ApplyOptions define how to apply a plan.
 type ApplyOptions struct {
 	// Adopt allows taking over records that no manifest manages.
 	Adopt bool

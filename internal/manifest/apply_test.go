@@ -81,7 +81,7 @@ func TestTwoAtOnce(t *testing.T) {
 	})
 }
 
-// If the store stops answering halfway, the result says so for each item, and nothing is recorded as done.
+// If the store stops answering halfway, the result shows it for each item, and nothing is recorded as done.
 func TestStoreFails(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, lim *weir.Limiter, st *faulty) {

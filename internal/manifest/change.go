@@ -27,7 +27,7 @@ type Change struct {
 	On     string  `json:"resource,omitempty"`
 	Fields []Field `json:"fields,omitempty"`
 	Moves  Moves   `json:"moves,omitempty"`
-	// Applies lists, if limits are added or removed, how the limits that apply change. From says where the limits
+	// Applies lists, if limits are added or removed, how the limits that apply change. From is where the limits
 	// come from that apply without them. Both are empty if there are none.
 	Applies []Field `json:"applies,omitempty"`
 	From    string  `json:"from,omitempty"`
@@ -88,7 +88,7 @@ func (c *Change) fallBack(others []layer, limits []weir.Limit, set bool) {
 	c.From, c.Applies = from(others), appliesOf(others, limits, set)
 }
 
-// Drift says why a live record is not as declared.
+// Drift is why a live record is not as declared.
 type Drift string
 
 // The reasons for drift.

@@ -198,7 +198,7 @@ func variously(others []layer, name string) string {
 	return strings.Join(texts, " or ")
 }
 
-// from says where limits come from.
+// from describes where limits come from.
 func from(others []layer) string {
 	if len(others) == 1 {
 		if len(others[0].limits) == 0 {

@@ -14,7 +14,8 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// told writes what a plan says about each change of limits: what it declares, then its effect on the limits that apply.
+// told writes what a plan contains about each change of limits: what it declares, then its effect on the limits that
+// apply.
 func told(p *manifest.Plan) string {
 	var b strings.Builder
 	show := func(sign string, fs []manifest.Field) {

@@ -20,7 +20,7 @@ type Gate interface {
 // watchEvery is how often a gate is polled, and the lock extended, while a stage is watched.
 const watchEvery = lockTTL / 6
 
-// watched tells the gate which stage is in force.
+// watched reports to the gate which stage is in force.
 func (r *rollout) watched(ctx context.Context) error {
 	r.begun = true
 	return r.opts.Gate.Begin(ctx, r.state.Percent)

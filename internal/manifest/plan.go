@@ -17,7 +17,7 @@ type Plan struct {
 	Namespace string `json:"namespace"`
 	Manifest  string `json:"manifest"`
 	Hash      string `json:"hash"` // of the manifest
-	// CreateNamespace says that the namespace does not exist yet.
+	// CreateNamespace means that the namespace does not exist yet.
 	CreateNamespace bool     `json:"create_namespace"`
 	Changes         []Change `json:"changes"`
 	Unchanged       int      `json:"unchanged"` // records that are as declared
@@ -39,7 +39,7 @@ type ProblemsError []string
 // Error lists all problems.
 func (e ProblemsError) Error() string { return strings.Join(e, "; ") }
 
-// PlanOptions say how to plan.
+// PlanOptions define how to plan.
 type PlanOptions struct {
 	Exact bool // count all live buckets that a change touches, instead of the first 1,000
 }
@@ -244,7 +244,7 @@ func (p *Plan) Tightening() (n int) {
 }
 
 // Limits returns functions for the limits that apply to an entity on a resource before and after the changes, or nil
-// if none do. A loaded plan does not know them.
+// if none do. A loaded plan does not have them.
 func (p *Plan) Limits() (before, after func(entity, resource string) []weir.Limit) {
 	of := func(w scopes) func(entity, resource string) []weir.Limit {
 		return func(entity, resource string) []weir.Limit { return w.first(entity, resource).limits }

@@ -179,7 +179,7 @@ func TestSaved(t *testing.T) {
 	})
 }
 
-// A record that changes between plan and apply is not overwritten. The rest is applied, and the result says so.
+// A record that changes between plan and apply is not overwritten. The rest is applied, and the result shows it.
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {

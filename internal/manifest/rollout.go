@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
-// RolloutOptions say how to apply a plan in stages.
+// RolloutOptions define how to apply a plan in stages.
 type RolloutOptions struct {
 	ApplyOptions
 	// Stages are the percentages of entities to which the tightening changes apply in turn: ascending, from 1 to 99.
@@ -34,7 +34,7 @@ type StoppedError struct {
 	Restore error // nil: everything is as it was
 }
 
-// Error says why, and what to do.
+// Error returns the reason, and what to do.
 func (e *StoppedError) Error() string {
 	if e.Restore != nil {
 		return fmt.Sprintf(
@@ -54,7 +54,7 @@ type UnfinishedError struct {
 	Percent  int
 }
 
-// Error says what to do.
+// Error returns what to do.
 func (e *UnfinishedError) Error() string {
 	return fmt.Sprintf(
 		"a rollout of another version of manifest %s is unfinished, at %d%%: continue it, or apply any version "+

@@ -52,7 +52,7 @@ func TestSchemaAgrees(t *testing.T) {
 	}
 }
 
-// The schema and the decoder know the same keys. The decoder's are those that a message lists as allowed.
+// The schema and the decoder have the same keys. The decoder's are those that a message lists as allowed.
 func TestSchemaKeys(t *testing.T) {
 	t.Parallel()
 	var s struct {
@@ -123,7 +123,7 @@ func document() *rapid.Generator[map[string]any] {
 	})
 }
 
-// rare is rarely true. Generators favour small numbers, so it asks for a large one.
+// rare is rarely true. Generators favour small numbers, so it needs a large one.
 func rare(t *rapid.T, label string) bool { return rapid.IntRange(0, 60).Draw(t, label) == 57 }
 
 func some(t *rapid.T, m map[string]any, key string, g *rapid.Generator[any]) {

@@ -1,4 +1,4 @@
-// Package meter counts and reports what decisions do: the usage that only this process knows, limits that are nearly
+// Package meter counts and reports what decisions do: the usage that only this process sees, limits that are nearly
 // used up, and limits in shadow that would have refused.
 package meter
 

@@ -28,7 +28,7 @@ const (
 // otherEntity stands for entities that were refused when there was no room to count them individually.
 const otherEntity = "_default_"
 
-// tallies counts what only this process knows: refusals, adjustments, degraded decisions. Like a bucket's, the counters
+// tallies counts what only this process sees: refusals, adjustments, degraded decisions. Like a bucket's, the counters
 // only grow under an id, so the store may receive them twice.
 type tallies struct {
 	hand   func(context.Context, ...store.Reading) error

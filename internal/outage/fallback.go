@@ -42,7 +42,7 @@ type Fallback struct {
 	shares  *share.Shares
 	debts   debts
 	wanted  atomic.Bool
-	begins  atomic.Bool // the store has decided nothing yet, so nobody knows what other processes have spent
+	begins  atomic.Bool // the store has decided nothing yet, so what other processes have spent is unknown
 
 	openings, admitted, refused atomic.Uint64
 	timedOut, failed, notCalled atomic.Uint64

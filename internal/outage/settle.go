@@ -27,7 +27,7 @@ const (
 	remembered = 24 * time.Hour
 )
 
-// debts are what was admitted from the shares and the store does not know of. Once the store answers again, each bucket
+// debts are what was admitted from the shares and is missing in the store. Once the store answers again, each bucket
 // is settled: the store is charged the part that the share's clock has not covered since.
 type debts struct {
 	some, armed atomic.Bool

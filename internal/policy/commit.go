@@ -24,7 +24,7 @@ func (r *Resolver) Commit(
 	return err
 }
 
-// follow updates what this process knows after a commit. Records that were written are the last good ones, should an
+// follow updates what this process keeps after a commit. Records that were written are the last good ones, should an
 // outage begin before they are read back; while the store answers, decisions read them again, because their epoch is
 // not known. After an error, what was known stays in use until it is read again.
 func (r *Resolver) follow(writes []store.Write, err error) {

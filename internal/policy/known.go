@@ -11,8 +11,8 @@ import (
 
 var errUnknown = errors.New("the limits are not known")
 
-// Known returns the policy for requests as far as it is known, however old, without asking the store; nil if it is not
-// known.
+// Known returns the policy for requests as far as it is known, however old, without a call to the store; nil if it is
+// not known.
 func (n *Namespace) Known(entity, resource string, own bool) *Policy {
 	s, _ := n.lastKnown()
 	if s == nil {

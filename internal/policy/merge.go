@@ -13,7 +13,7 @@ type Merged struct {
 	// From has, for each request, an index for each of its charges in order: that of the charge in Debits that it is
 	// part of, counting the charges of all Debits.
 	From  [][]int
-	Stale bool // two requests know different limits of the same bucket
+	Stale bool // two requests have different limits of the same bucket
 }
 
 // Merge adds up the debits of several requests. Sums above twice the largest burst are cut off there.
@@ -26,7 +26,7 @@ func Merge(requests [][]store.Debit) Merged {
 		}
 	}
 	m := Merged{Debits: make([]store.Debit, 0, debits), From: make([][]int, len(requests))}
-	own := make([][]store.Charge, 0, debits) // by debit: its bucket's own limits, as the first request knows them
+	own := make([][]store.Charge, 0, debits) // by debit: its bucket's own limits, as the first request has them
 	room := make([]store.Charge, charges)    // for the charges of buckets that are not shared
 	type place struct{ debit, charge int }
 	places := make([]place, 0, charges)

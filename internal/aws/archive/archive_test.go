@@ -247,7 +247,7 @@ func mustJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-// Both kinds of bucket are read alike: newest first, each event once, and only what the query asks for.
+// Both kinds of bucket are read alike: newest first, each event once, and only what the query selects.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)

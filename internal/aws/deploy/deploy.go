@@ -214,7 +214,7 @@ func (d *Deployer) code(ctx context.Context, p *plan, dry bool) error {
 	return pl.upload(ctx, p.full["CodeKey"], zip)
 }
 
-// execute executes a change set, and reports progress until it is done. started says whether it began.
+// execute executes a change set, and reports progress until it is done. started is whether it began.
 func (d *Deployer) execute(ctx context.Context, name string, cs changeSet) (started bool, err error) {
 	state, all, err := d.formation.run(ctx, "deploy", name, cs.stack, func() error {
 		_, err := d.cfg.Stacks.ExecuteChangeSet(ctx, &cloudformation.ExecuteChangeSetInput{

@@ -6,5 +6,5 @@
 //	                            └ dry run, refused, or nothing to do: change set and empty stack are deleted
 //
 // The parameters of a deployment are stored in the metadata of its template. An update, from any machine, therefore
-// changes only what it is told to. Commands that only inspect make no call that writes.
+// changes only what is requested. Commands that only inspect make no call that writes.
 package deploy

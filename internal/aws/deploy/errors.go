@@ -136,7 +136,7 @@ func reasonText(text string) string {
 	return strings.TrimSpace(spaces.ReplaceAllString(requestTails.ReplaceAllString(text, ""), " "))
 }
 
-// noStack reports whether CloudFormation says that the stack does not exist, or that its name is invalid.
+// noStack reports whether CloudFormation found that the stack does not exist, or that its name is invalid.
 func noStack(err error) bool {
 	var api smithy.APIError
 	return errors.As(err, &api) && api.ErrorCode() == "ValidationError" &&
@@ -145,7 +145,7 @@ func noStack(err error) bool {
 		))
 }
 
-// unchanged reports whether CloudFormation says that there is nothing to change.
+// unchanged reports whether CloudFormation found nothing to change.
 func unchanged(text string) bool {
 	return strings.Contains(text, "didn't contain changes") || strings.Contains(text, "No updates are to be performed")
 }

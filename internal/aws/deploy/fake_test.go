@@ -20,7 +20,7 @@ import (
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 )
 
-// fake is CloudFormation with one stack that behaves as a test says, for behavior that the stand-in cannot show.
+// fake is CloudFormation with one stack that behaves as a test sets it up, for behavior that the stand-in cannot show.
 type fake struct {
 	deploy.Stacks // unfaked methods must not be called
 
@@ -280,7 +280,7 @@ func TestDeployOutcomes(t *testing.T) {
 	}
 }
 
-// TestInterrupted: a caller that started a deployment may leave, and is told that it continues; a dry run is cleaned up
+// TestInterrupted: a caller that started a deployment may leave, and learns that it continues; a dry run is cleaned up
 // even so.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()

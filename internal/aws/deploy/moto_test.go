@@ -211,7 +211,8 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestKept: a table outlives its stack unless told otherwise, and does not prevent a new deployment; a foreign table does.
+// TestKept: a table outlives its stack unless requested otherwise, and does not prevent a new deployment; a foreign
+// table does.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// An answer too large for Lambda is cut and says so. The full plan is the first part to go.
+// An answer too large for Lambda is cut and marked so. The full plan is the first part to go.
 func TestFit(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("<", 200) // six bytes each

@@ -30,14 +30,14 @@ type Provisioner struct {
 	Anywhere bool
 }
 
-// Request asks to plan or apply a manifest.
+// Request is a request to plan or apply a manifest.
 type Request struct {
 	Action string `json:"action"` // plan or apply
 	// Manifest is the manifest's YAML as JSON. Saved, given instead, applies a plan as it was made: it comes from an
 	// answer with Detail, or from weir limits plan --out.
 	Manifest json.RawMessage `json:"manifest,omitempty"`
 	Saved    json.RawMessage `json:"saved,omitempty"`
-	By       string          `json:"by,omitempty"`     // who asks, for the audit
+	By       string          `json:"by,omitempty"`     // the caller, for the audit
 	Adopt    bool            `json:"adopt,omitempty"`  // take over records that no manifest manages
 	Keep     bool            `json:"keep,omitempty"`   // keep what would be deleted
 	Rate     int             `json:"rate,omitempty"`   // maximum records per second; 0: as fast as the table allows

@@ -110,7 +110,7 @@ func (p *Provisioner) resource(ctx context.Context, event []byte) error {
 	case <-work.Done():
 		t := time.NewTimer(grace(ctx))
 		defer t.Stop()
-		select { // the worker knows better what happened, if it ends soon
+		select { // the worker's answer is better, if it ends soon
 		case resp = <-done:
 		case <-t.C:
 			resp = ev.failed(ev.current(), problems(work.Err(), nil))

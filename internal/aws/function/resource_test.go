@@ -126,7 +126,7 @@ func TestFailedItems(t *testing.T) {
 	wants(t, b.send(ev), "SUCCESS", "")
 }
 
-// A reason too long for CloudFormation is cut and says where the rest is.
+// A reason too long for CloudFormation is cut and names the place of the rest.
 func TestLongReason(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

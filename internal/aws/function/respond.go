@@ -56,7 +56,7 @@ func (ev *resourceEvent) failed(id string, reasons []Problem) *response {
 // maxResponse is the maximum size of a response in bytes that CloudFormation accepts.
 const maxResponse = 4096
 
-// fit encodes a response. A reason that is too long is cut, and says where to find the rest.
+// fit encodes a response. A reason that is too long is cut, and names the place of the rest.
 func (whole response) fit() ([]byte, error) {
 	r := whole
 	encode := func() ([]byte, error) {

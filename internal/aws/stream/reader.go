@@ -38,7 +38,7 @@ type Streams interface {
 // by one of them at a time, which holds a lease in the table, and only after its parent shard was read to the end. If
 // a reader dies, others take over its shards within LeaseFor, from the last record it counted.
 type Reader struct {
-	// Config says what is booked, and how.
+	// Config defines what is booked, and how.
 	Config
 
 	// Streams makes the calls. ARN is the stream's.

@@ -124,7 +124,7 @@ than the limits.`,
 	})
 }
 
-// cellShares says how the limits are divided. What is nil stays as it is.
+// cellShares defines how the limits are divided. What is nil stays as it is.
 type cellShares struct {
 	Mode     *cells.Mode    `json:"mode"`
 	Weights  *cells.Weights `json:"weights"`

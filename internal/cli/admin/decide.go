@@ -104,7 +104,7 @@ If amounts are given, it also says whether they would fit, and exits with 3 if n
 func showAvailable(r *kit.Run, x *api.Explanation) error {
 	refused := x.Err()
 	if refused != nil && x.Outcome != api.Refused {
-		return refused // never, so it is of no use to know what is left
+		return refused // it can never pass, whatever is left
 	}
 	view := availability{At: x.At, Limits: x.Statuses()}
 	if len(x.Tokens) > 0 {

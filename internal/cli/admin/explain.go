@@ -69,7 +69,7 @@ func printExplanation(a *kit.Run, x *api.Explanation) {
 	}
 }
 
-// verdict says on one line how the request would be decided.
+// verdict describes on one line how the request would be decided.
 func verdict(a *kit.Run, x *api.Explanation) string {
 	what := fmt.Sprintf("%s on %s", term.Clean(x.Entity), term.Clean(x.Resource))
 	if len(x.Tokens) > 0 {
@@ -95,7 +95,7 @@ func tokensText(tokens weir.Tokens) string {
 	return strings.Join(parts, " ")
 }
 
-// bindingText says which limit binds, and why.
+// bindingText describes which limit binds, and why.
 func bindingText(a *kit.Run, x *api.Explanation) string {
 	entity, l := binding(x)
 	if l == nil {
@@ -235,7 +235,7 @@ func explainedText(l *api.ExplainedLimit) string {
 	return text
 }
 
-// never reports whether the request asks for more of a limit than can ever be spent at once.
+// never reports whether the request needs more of a limit than can ever be spent at once.
 func never(l *api.ExplainedLimit) bool { return !l.Shadow && l.Requested > l.Burst }
 
 // binding returns the limit that binds, and its entity; nil if none does.

@@ -134,7 +134,7 @@ func (e events) listen(ctx context.Context, to chan<- arrival) (some bool, err e
 	return some, nil
 }
 
-// plainly returns why a connection failed, without the URL, which the user knows.
+// plainly returns why a connection failed, without the URL, which the user typed.
 func plainly(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause

@@ -83,7 +83,7 @@ func deployer(ctx context.Context, a *kit.Run, f *awsFlags) (*deploy.Deployer, e
 // stackVersion is this weir's version, in characters that a tag allows.
 func stackVersion() string { return strings.Trim(kit.Build().Version, "()") }
 
-// deployFlags say what to deploy, besides the parameters of the template.
+// deployFlags define what to deploy, besides the parameters of the template.
 type deployFlags struct {
 	stackName
 	awsFlags
@@ -94,7 +94,7 @@ type deployFlags struct {
 	Replace   bool              `json:"replace"`
 }
 
-// request returns what the flags ask for. Settings without a flag stay as they are.
+// request returns what the flags request. Settings without a flag stay as they are.
 func (q *deployFlags) request(t *stack.Template, flags *pflag.FlagSet) (deploy.Request, error) {
 	values, err := t.Given(flags)
 	if err != nil {

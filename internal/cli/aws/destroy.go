@@ -16,7 +16,7 @@ type destroyedView struct {
 	Kept    []string `json:"kept"`
 }
 
-// destroyFlags say what to delete.
+// destroyFlags define what to delete.
 type destroyFlags struct {
 	stackName
 	awsFlags

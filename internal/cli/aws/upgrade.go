@@ -30,7 +30,7 @@ func schemaView(m *deploy.Migrated) migratedView {
 	return migratedView{m.From, m.To, m.Read, m.Changed}
 }
 
-// upgradeFlags say what to upgrade.
+// upgradeFlags define what to upgrade.
 type upgradeFlags struct {
 	stackName
 	awsFlags

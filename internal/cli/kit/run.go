@@ -74,7 +74,7 @@ func (a *Run) Prepare(root *cobra.Command) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		var usage UsageError
 		if errors.As(err, &usage) {
-			err = usage // what is wrong with the value, without what pflag says of it
+			err = usage // what is wrong with the value, without the text that pflag adds
 		}
 		return fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())
 	})

@@ -16,7 +16,7 @@ import (
 	"github.com/weirlimits/weir/internal/lab/load"
 )
 
-// loadWorkerFlags say where a worker listens, and what it calls.
+// loadWorkerFlags define where a worker listens, and what it calls.
 type loadWorkerFlags struct {
 	loadTarget
 

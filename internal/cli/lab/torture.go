@@ -152,7 +152,7 @@ func spawnTorture(ctx context.Context, a *kit.Run) (*exec.Cmd, error) {
 // the undo of a refusal.
 const unitsPerCall = 3
 
-// announce says what is about to happen.
+// announce prints what is about to happen.
 func announce(a *kit.Run, cfg torture.Config) {
 	a.Err.Println(fmt.Sprintf("namespace %s is created for this test, and purged at the end", cfg.Namespace))
 	if !strings.HasPrefix(a.Store, "dynamodb:") {

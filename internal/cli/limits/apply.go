@@ -117,7 +117,7 @@ func diff(r *kit.Run) *cobra.Command {
 		})
 }
 
-// applyFlags say how to apply, and what may be done without asking.
+// applyFlags define how to apply, and what may be done without confirmation.
 type applyFlags struct {
 	Yes   bool `json:"yes" flag:"yes,y"`
 	Adopt bool `json:"adopt"`

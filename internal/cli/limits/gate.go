@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// gateFormat is the format of a gate document, which says how far rollouts may go.
+	// gateFormat is the format of a gate document, which defines how far rollouts may go.
 	gateFormat = "weir-gate-1"
 	// gateEvery is the minimum time between reads of the document: AppConfig allows a poll every 15 s; its agent polls
 	// every 45 s.

@@ -49,7 +49,7 @@ func history(r *kit.Run) *cobra.Command {
 	})
 }
 
-// shortHash returns enough of a hash to tell manifests apart.
+// shortHash returns enough of a hash to distinguish manifests.
 func shortHash(hash string) string {
 	hash = strings.TrimPrefix(hash, "sha256:")
 	return hash[:min(12, len(hash))]

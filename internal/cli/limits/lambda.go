@@ -22,7 +22,7 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// lambdaFlags say whether a stack's function does the work, for users without access to the table.
+// lambdaFlags define whether a stack's function does the work, for users without access to the table.
 type lambdaFlags struct {
 	Stack  string `json:"via_lambda"`
 	Region string `json:"region"`

@@ -150,7 +150,7 @@ type exactFlag struct {
 	Exact bool `json:"exact"`
 }
 
-// exit returns the error for the exit code, as --detailed-exitcode says.
+// exit returns the error for the exit code, as --detailed-exitcode defines it.
 func (f *planFlags) exit(changed bool, err error) error {
 	switch {
 	case !f.Detailed:

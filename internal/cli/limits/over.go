@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// touchesText says how many buckets a change touches, and which would be over their limits at once.
+// touchesText describes how many buckets a change touches, and which would be over their limits at once.
 func touchesText(c *manifest.Change) string {
 	t := c.Touches
 	if t.Buckets == 0 {

@@ -111,7 +111,7 @@ func printChange(a *kit.Run, c *manifest.Change) {
 	}
 }
 
-// otherwise says which limits apply before new limits are created, or after limits are deleted.
+// otherwise describes which limits apply before new limits are created, or after limits are deleted.
 func otherwise(c *manifest.Change) string {
 	limits := c.Touches != nil && !c.Own
 	switch when := map[manifest.Action]string{

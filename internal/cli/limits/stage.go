@@ -18,7 +18,7 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// stageFlags say how to apply in stages. Without stages, everything is applied at once.
+// stageFlags define how to apply in stages. Without stages, everything is applied at once.
 type stageFlags struct {
 	Stages  []string      `json:"stage"`
 	Bake    time.Duration `json:"bake" default:"10m"`

@@ -34,7 +34,7 @@ func (s noRequests) Usage(ctx context.Context, q store.UsageQuery) (store.UsageP
 	return page, err
 }
 
-// If the store counts only refusals, a gate does not take them for all requests: it reports that it cannot tell.
+// If the store counts only refusals, a gate does not take them for all requests: it reports that it cannot decide.
 func TestGateNeedsRequests(t *testing.T) {
 	t.Parallel()
 	for name, counted := range map[string]bool{"counted": true, "not counted": false} {

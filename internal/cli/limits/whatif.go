@@ -31,7 +31,7 @@ func (f *whatIfFlags) check(via *lambdaFlags) error {
 	return nil
 }
 
-// triedPlan says what a plan would have refused of the recorded usage of buckets whose limits it changes, and what the
+// triedPlan is what a plan would have refused of the recorded usage of buckets whose limits it changes, and what the
 // live limits would have refused. Other limits may have been in force when the usage was recorded.
 type triedPlan struct {
 	Namespace string         `json:"namespace"`

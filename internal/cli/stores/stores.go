@@ -1,4 +1,4 @@
-// Package stores opens stores by their addresses. No other package of the command knows the drivers.
+// Package stores opens stores by their addresses. No other package of the command imports the drivers.
 package stores
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/weirlimits/weir/store/redis"
 )
 
-// Access says whether a command may create the store. Only commands that configure or serve may, so that a mistyped
+// Access defines whether a command may create the store. Only commands that configure or serve may, so that a mistyped
 // name in any other command creates nothing.
 type Access bool
 

@@ -200,7 +200,7 @@ func TestTwoControllers(t *testing.T) {
 	})
 }
 
-// After a takeover nothing changes for one expiry period: the new leader does not know yet which cells are alive.
+// After a takeover nothing changes for one expiry period: the new leader has not yet seen which cells are alive.
 func TestLearning(t *testing.T) {
 	t.Parallel()
 	bubble(t, available, func(w *world) {

@@ -31,15 +31,15 @@
 // The share in use in a cell is a record in its own store, which all its deciders read. A decider uses what it read for
 // at most [Config.Valid], and after that behaves as if the store did not answer. So a replaced share is no longer in
 // use after Valid plus the time that a decision takes; a decision that takes longer does not count. Then the
-// replacement is confirmed, without any need to know the deciders. The record's epoch is part of the epoch of every
+// replacement is confirmed, without a list of the deciders. The record's epoch is part of the epoch of every
 // debit, so a decider with an old share finds out at any bucket that was debited under the new one. The epoch grows
 // with each write, even if the store has lost writes.
 //
 // # Installations
 //
 // A cell is one installation with one store. The store has a name, which the cell's agents report with each beat. The
-// grants say which installation is the cell; others that use its name have no share, confirm nothing and offer nothing.
-// If that installation is missing, another takes its place.
+// grants name which installation is the cell; others that use its name have no share, confirm nothing and offer
+// nothing. If that installation is missing, another takes its place.
 //
 // # What is admitted
 //
@@ -54,7 +54,7 @@
 // # Controllers
 //
 // The process that writes the grants leads: see package fleet. A new leader treats everything in the grants as
-// outstanding, and changes nothing for one expiry, because it does not know yet which instances are alive.
+// outstanding, and changes nothing for one expiry, because it has not yet seen which instances are alive.
 //
 // # When the registry cannot be reached
 //

@@ -62,7 +62,7 @@ func newStore(t *testing.T) *link {
 	return &link{Catalog: st}
 }
 
-// others asks the registry how many processes of other installations use a cell's name.
+// others reads from the registry how many processes of other installations use a cell's name.
 func (w *world) others(cell string) int {
 	w.t.Helper()
 	v, err := w.reg.Inspect(w.t.Context())

@@ -93,7 +93,7 @@ func (l *ledger) offered(a *account, namespace string, now time.Time) (n int64) 
 	return n
 }
 
-// learning reports whether the controller does not know yet which instances are alive.
+// learning reports whether the controller has not yet seen which instances are alive.
 func (l *ledger) learning(now time.Time) bool {
 	return !l.since.IsZero() && now.Sub(l.since) < l.Patience
 }

@@ -109,7 +109,7 @@ type node struct {
 	local    *link
 }
 
-// world is a registry and cells. Each cell has a store of its own, which never fails unless a test says so.
+// world is a registry and cells. Each cell has a store of its own, which never fails unless a test makes it.
 type world struct {
 	t        *testing.T
 	reg      cells.Registry

@@ -7,9 +7,9 @@
 //	                                                       ▼
 //	            the file: the last known configuration, for a start without the store
 //
-// A notification says which record changed, never its new value. Deciders read values from the store, so a notification
-// that is late, duplicated or out of order costs a read and never brings back an older value. Polling, which compares
-// epochs, makes up for lost notifications.
+// A notification names the record that changed, never its new value. Deciders read values from the store, so a
+// notification that is late, duplicated or out of order costs a read and never brings back an older value. Polling,
+// which compares epochs, makes up for lost notifications.
 //
 // A [Mirror] copies the configuration of one store to the store of a cell, where the cell's deciders find it.
 package configflow

@@ -200,7 +200,7 @@ func TestKnownKeepsTheLastGood(t *testing.T) {
 	}
 }
 
-// Requests that need an unreadable record of the file are refused, whatever other records say: its content is unknown.
+// Requests that need an unreadable record of the file are refused, whatever other records hold: its content is unknown.
 func TestFileHasUnreadable(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {

@@ -155,7 +155,7 @@ func (r *remote) start(t *testing.T, file string) *decider {
 	return d
 }
 
-// period is the time within which every process knows every change: one poll, and the spreading of reads.
+// period is the time within which every change reaches every process: one poll, and the spreading of reads.
 const period = 2500 * time.Millisecond
 
 // burst returns the burst of an entity's limit on the resource "api", as decisions use it.

@@ -87,7 +87,7 @@ func TestHitRatio(t *testing.T) {
 	}
 }
 
-// TestShares: each share has the effect that its name says.
+// TestShares: each share has the effect that its name describes.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

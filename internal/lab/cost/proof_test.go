@@ -127,7 +127,7 @@ func part(t *testing.T, tr cost.Traffic, name string) cost.Part {
 	return cost.Part{}
 }
 
-// TestLookups: a limiter reads from a table as much as the estimate says.
+// TestLookups: a limiter reads from a table as much as estimated.
 func TestLookups(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestLookups(t *testing.T) {
 	})
 }
 
-// TestBooking: the ledger writes for a batch as much as the estimate says.
+// TestBooking: the ledger writes for a batch as much as estimated.
 func TestBooking(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestBooking(t *testing.T) {
 	})
 }
 
-// TestTold: refusals are handed over in as many writes as the estimate says.
+// TestTold: refusals are handed over in as many writes as estimated.
 func TestTold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestTold(t *testing.T) {
 	})
 }
 
-// TestHeartbeats: processes spend on heartbeats, and on counting each other, as much as the estimate says.
+// TestHeartbeats: processes spend on heartbeats, and on counting each other, as much as estimated.
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	for _, processes := range []int{1, 32} {

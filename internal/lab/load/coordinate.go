@@ -24,7 +24,7 @@ type Fleet struct {
 	Measures func() map[string]float64
 }
 
-// lead is how far in advance the workers are told when to begin.
+// lead is how far in advance the workers receive the time to begin.
 const lead = time.Second
 
 // Run makes each worker do its part, all starting at the same time, to within half a round trip, and merges their

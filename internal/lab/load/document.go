@@ -28,7 +28,7 @@ func (r *Report) Headline() string {
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// Verdict says that the runner was overloaded, and why; "" if it was not.
+// Verdict returns why the runner was overloaded; "" if it was not.
 func (r *Report) Verdict() string {
 	if !r.Overloaded {
 		return ""

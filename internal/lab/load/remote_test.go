@@ -81,7 +81,7 @@ func TestHTTP(t *testing.T) {
 		if _, err := admin.New(lim).Namespaces.Get(t.Context(), "scratch"); !errors.Is(err, weir.ErrNotFound) {
 			t.Errorf("after the end: %v", err)
 		}
-		// In this namespace no limits apply, and every call says so.
+		// In this namespace no limits apply, and every call reports it.
 		r := run(t, p, target.In("scratch"))
 		if r.Failed != r.Calls || !strings.Contains(strings.Join(keys(r.Errors), " "), "404 Not Found: namespace") {
 			t.Errorf("%+v", r)

@@ -18,7 +18,7 @@ type Report struct {
 	Setting
 	Totals
 
-	// Overloaded reports that the runner could not keep its schedule, and Why says why.
+	// Overloaded reports that the runner could not keep its schedule, and Why is the reason.
 	Overloaded bool          `json:"overloaded"`
 	Why        string        `json:"why,omitempty"`
 	Late       *report.Times `json:"late_ms,omitempty"` // how long after they were due calls began

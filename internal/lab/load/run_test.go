@@ -46,7 +46,7 @@ func TestNoCoordinatedOmission(t *testing.T) {
 			near(t, "p90", o.P90, 0, 12) // the slow tenth begins here
 			near(t, "p99", o.P99, 900, 20)
 			near(t, "p99.9", o.P999, 1000, 11)
-			// With one caller it is the runner that is late, and it says so.
+			// With one caller it is the runner that is late, and it reports that.
 			if r.Overloaded != (callers == 1) || callers == 1 && !strings.Contains(r.Verdict(), "all 1 callers were waiting") {
 				t.Errorf("%d callers: %q", callers, r.Verdict())
 			}

@@ -64,7 +64,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// What a call asks for depends only on the seed and the call's number, so that the parts of a run add up to the whole.
+// What a call requests depends only on the seed and the call's number, so that the parts of a run add up to the whole.
 func TestSameSeed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -24,7 +24,7 @@ func (unscanned) Scan(context.Context, *sdk.ScanInput, ...func(*sdk.Options)) (*
 }
 
 // TestTable checks that a report's figures for a table equal what the table was charged: one write per decision if each
-// entity has its own bucket, one for all waiting callers if many ask for one bucket, and hardly any if all are refused.
+// entity has its own bucket, one for all waiting callers if many use one bucket, and hardly any if all are refused.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -69,12 +69,12 @@ func number(text []byte, name string) (int64, error) {
 type meter struct {
 	src  io.Reader
 	n    int64
-	told func(int64)
+	read func(int64)
 }
 
 func (m *meter) Read(p []byte) (int, error) {
 	n, err := m.src.Read(p)
 	m.n += int64(n)
-	m.told(m.n)
+	m.read(m.n)
 	return n, err
 }

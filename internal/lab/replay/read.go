@@ -26,7 +26,7 @@ const (
 	JSON     Format = "json"     // one object per line
 )
 
-// ReadConfig says what to take from each line.
+// ReadConfig defines what to take from each line.
 type ReadConfig struct {
 	Format Format // default: Auto
 	// Entity is the field that names the client: client, user, host, method, path, status, agent and so on, or a key
@@ -104,7 +104,7 @@ func Read(ctx context.Context, src io.Reader, cfg ReadConfig) (*Log, error) {
 		return nil, err
 	}
 	if cfg.Progress != nil {
-		src = &meter{src: src, told: cfg.Progress}
+		src = &meter{src: src, read: cfg.Progress}
 	}
 	if cfg.Resource == "" {
 		_, _ = r.log.resources.intern([]byte(anything))

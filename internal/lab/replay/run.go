@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// Config says what to try on a log.
+// Config defines what to try on a log.
 type Config struct {
 	// Limits apply to each entity on each resource. Required.
 	Limits []weir.Limit

@@ -115,7 +115,7 @@ func beyond(runs []*simulate.Report, is float64, figure func(*simulate.Report) f
 	return max(least-is, is-most, 0)
 }
 
-// drive makes stores of the driver do what a scenario asks for.
+// drive makes stores of the driver do what a scenario contains.
 func drive(t *testing.T, cfg simulate.Config) (asked, admitted, failed, calls int64) {
 	t.Helper()
 	if err := cfg.Check(); err != nil {

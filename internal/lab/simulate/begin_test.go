@@ -78,7 +78,7 @@ func TestAgreesInOutage(t *testing.T) {
 	}
 }
 
-// lose makes limiters do what a scenario asks for.
+// lose makes limiters do what a scenario contains.
 func lose(t *testing.T, cfg simulate.Config) (asked, admitted, degraded int) {
 	t.Helper()
 	if err := cfg.Check(); err != nil {

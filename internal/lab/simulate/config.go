@@ -25,7 +25,7 @@ type Config struct {
 	Entities int     // entities that send requests, each with a bucket; defaults to 1
 	Zipf     float64 // how unevenly they send requests: the exponent, above 1; 0: all alike
 	// Sample simulates one in this many entities, with all requests for it and all processes, and scales its counts up.
-	// Buckets share nothing but the breakers of the processes, so while the table answers, the sample tells what all
+	// Buckets share nothing but the breakers of the processes, so while the table answers, the sample shows what all
 	// would do: see [ErrSample]. It must divide Entities, which must all send alike. Defaults to 1: all are simulated.
 	Sample int
 	Limit  weir.Limit // of each entity; required

@@ -28,7 +28,7 @@ type process struct {
 	back   bool      // it has called successfully since the last outage
 }
 
-// memory is what a process knows about a bucket.
+// memory is what a process remembers of a bucket.
 type memory struct {
 	entity  int
 	n       int // known shards

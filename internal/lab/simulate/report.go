@@ -65,7 +65,7 @@ type Calling struct {
 	PerAsked   float64 `json:"calls_per_decision"`
 	PerAdmit   float64 `json:"calls_per_admission"`
 	UnitsAsked float64 `json:"write_units_per_decision"`
-	// HitRatio is the fraction of decisions for which a process would know the entity's limits, at most a minute old,
+	// HitRatio is the fraction of decisions for which a process would have the entity's limits, at most a minute old,
 	// if the scenario continued long enough. Reading limits is not simulated.
 	HitRatio float64 `json:"hit_ratio"`
 }
@@ -222,7 +222,7 @@ func (r *Report) times(n int) {
 const remembered = time.Minute
 
 // hits returns the fraction of limit look-ups that processes answer from memory. A process that looks up an entity
-// knows it for a while; the next request for it after that, 1/rate later on average, looks it up again.
+// keeps it for a while; the next request for it after that, 1/rate later on average, looks it up again.
 func (s *sim) hits() (hits float64) {
 	cfg := &s.cfg
 	of := func(rate float64) (sum float64) { // over the decisions of an entity with this rate of requests

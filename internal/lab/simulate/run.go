@@ -45,7 +45,7 @@ type cell struct {
 	below  float64 // cumulative demand of the cells up to and including this one, as a fraction
 }
 
-// ErrSample reports that a sample of the entities does not tell what all would do, because something was answered
+// ErrSample reports that a sample of the entities does not show what all would do, because something was answered
 // without the table: then what a process learns from calls for one bucket affects the others.
 var ErrSample = errors.New(
 	"part of the sample was answered without the table, which depends on the other entities: simulate all of them",

@@ -261,7 +261,7 @@ func (ev *evidence) issued(l *store.Limit) int64 {
 	return reckon.Reading(l, ev.end.Add(ev.slack)) - reckon.Reading(l, ev.at.Add(-ev.slack))
 }
 
-// once checks that each held lease was returned once, and says for each whether that is certain (1) or in doubt (0).
+// once checks that each held lease was returned once, and returns for each whether that is certain (1) or in doubt (0).
 func (ev *evidence) once(seen looked) (map[string]int, *failure) {
 	type tries struct{ applied, before, unknown int }
 	leases := map[string]*tries{}

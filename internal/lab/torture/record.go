@@ -22,7 +22,7 @@ const (
 	OpLook    Op = "look"
 )
 
-// Result is what a caller was told. It is empty if the process was killed before it was told.
+// Result is the answer to a caller. It is empty if the process was killed before the answer.
 type Result string
 
 // Results.

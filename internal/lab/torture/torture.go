@@ -1,6 +1,6 @@
 // Package torture tests a user's own store: callers in several limiters, or several processes, spend in a namespace
 // created for the test, while calls are cancelled, delayed, lost and repeated, clocks differ, and processes are killed.
-// It checks what the callers were told, and what the store then shows, against the arithmetic of package reckon.
+// It checks the callers' answers, and what the store then shows, against the arithmetic of package reckon.
 //
 // A run consists of rounds. Each has fresh buckets, so that a late effect of an abandoned call disturbs no other round.
 // In one round of three, a few calls are made on one bucket directly at the store, and torture searches for an order
@@ -61,7 +61,7 @@ type Totals struct {
 	Calls    int `json:"calls"`
 	Admitted int `json:"admitted"`
 	Refused  int `json:"refused"`
-	Unknown  int `json:"unknown"` // calls whose outcome the caller does not know
+	Unknown  int `json:"unknown"` // calls whose outcome is unknown to the caller
 	Killed   int `json:"killed"`  // processes
 }
 
@@ -145,7 +145,7 @@ type run struct {
 // call identifies a call within a round.
 type call struct{ process, life, caller, n int }
 
-// Run tests the store and returns the results: Report.OK says whether all promises were kept. The namespace is purged
+// Run tests the store and returns the results: Report.OK is whether all promises were kept. The namespace is purged
 // in any case, even if ctx ends; Run then reports what was found so far, unless there is an error.
 func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 	var now func() time.Time

@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/store/storetest/reckon"
 )
 
-// setup is what a worker is told when it starts.
+// setup is what a worker receives when it starts.
 type setup struct {
 	Process, Life int
 	NamespaceID   string

@@ -76,7 +76,7 @@ func (t *trial) most(w *window) float64 {
 	if w.peak > 0 {
 		peak = min(asked, w.peak+w.refused)
 	}
-	burst := max(0, t.burst-max(1, w.request)) // a request is refused while less than it asks for is left
+	burst := max(0, t.burst-max(1, w.request)) // a request is refused while less than it needs is left
 	minutes := 0.0
 	if peak > 0 {
 		minutes = asked / peak

@@ -1,6 +1,6 @@
 // Package whatif checks recorded usage against proposed limits: who would have been refused, when, and by which limit.
 //
-// Usage says how much was spent in an hour or day, and in its busiest minute, not when each request came. What a
+// Usage shows how much was spent in an hour or day, and in its busiest minute, not when each request came. What a
 // limit would have refused is therefore given as two bounds:
 //
 //   - At least: however the requests came, a limit admits no more over any period than its burst and what it issues

@@ -10,7 +10,7 @@ import (
 	"github.com/weirlimits/weir/admin"
 )
 
-// Config says what to try on usage. Limits is required.
+// Config defines what to try on usage. Limits is required.
 type Config struct {
 	// Limits returns the limits proposed for an entity on a resource, or nil to leave it out.
 	Limits func(entity, resource string) []weir.Limit

@@ -18,7 +18,7 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Options say how to fill in variables.
+// Options define how to fill in variables.
 type Options struct {
 	// Set gives declared variables their values.
 	Set map[string]string

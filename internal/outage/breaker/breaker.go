@@ -77,7 +77,7 @@ type Result uint8
 const (
 	Succeeded Result = iota // there was an answer, even a refusal
 	Failed
-	Unknown // it says nothing about the service: the caller gave up, or the request was invalid
+	Unknown // it shows nothing about the service: the caller gave up, or the request was invalid
 )
 
 // slots is the number of parts of the window.

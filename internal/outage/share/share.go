@@ -21,7 +21,7 @@ type share struct {
 	fresh, kept int64
 }
 
-// spend debits tokens that the store does not know of.
+// spend debits tokens that the store has not counted.
 func (x *share) spend(reading, amount int64) {
 	x.cover(reading)
 	x.level = min(clock.MaxLevel, clock.Spend(x.level, reading, amount))
@@ -35,7 +35,7 @@ func (x *share) back(amount int64) {
 	x.fresh, x.kept = max(0, x.fresh-amount), max(0, x.kept-late)
 }
 
-// answered moves what the store does not know of from fresh to kept. The store answers again, so from now on it hands
+// answered moves what the store has not counted from fresh to kept. The store answers again, so from now on it hands
 // out what the clock covers.
 func (x *share) answered(reading int64) {
 	x.cover(reading)
@@ -125,10 +125,10 @@ func (e *entry) find(l *store.Limit) int {
 // share that changes keeps the spent fraction of its burst, so that no change hands out another.
 func (e *entry) share(l *store.Limit, n int, now int64) int { return e.shareOf(l, n, now, never) }
 
-// never marks a process that had a store to ask when it began.
+// never marks a process whose store answered when it began.
 const never = math.MinInt64
 
-// shareOf is share for a process that began without a store to ask.
+// shareOf is share for a process that began without its store.
 func (e *entry) shareOf(l *store.Limit, n int, now, began int64) int {
 	at := e.find(l)
 	if at < 0 {

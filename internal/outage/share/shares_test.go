@@ -84,7 +84,7 @@ func TestWarmIsNotInDebt(t *testing.T) {
 	}
 }
 
-// A share is as empty as the store says the limit is, debt included, whoever spent the tokens, and by the store's clock.
+// A share is as empty as the limit is in the store, debt included, whoever spent the tokens, and by the store's clock.
 func TestWarmFollowsTheStore(t *testing.T) {
 	t.Parallel()
 	l := limit("rpm", 60, time.Minute)

@@ -1,6 +1,6 @@
 // Package cache caches the answers of a slow catalog.
 //
-// An entry, including one that says "there is none", lives for the TTL, give or take a tenth, so that a fleet does
+// An entry, including one that means "there is none", lives for the TTL, give or take a tenth, so that a fleet does
 // not reload in step. One caller at a time loads a key, in the background; the others wait for it, each until its
 // context is done. If loading fails, the last known good entry is served, or [Config.Fallback] if there is none. No
 // lock is held while loading.
@@ -167,7 +167,7 @@ func (c *Cache[K, V]) finish(keys []K, fs []*flight[V], values []V, err error) {
 			f.entry = entry[V]{values[i], now.Add(jitter(c.cfg.TTL))}
 		case good: // last known good, until the next try
 			f.entry = entry[V]{old.value, now.Add(jitter(min(c.cfg.TTL, retryAfter)))}
-		case known: // newer than what the fallback may know
+		case known: // newer than what the fallback may have
 			f.err = err
 		default:
 			if v, ok := c.fallback(k); ok && c.good(v) {

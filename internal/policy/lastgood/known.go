@@ -48,7 +48,7 @@ func (k *Known) At() time.Time {
 	return k.at
 }
 
-// LastGood returns records as last known, with their namespace's epoch; false if it does not know them all. It is for
+// LastGood returns records as last known, with their namespace's epoch; false if some are not known. It is for
 // [policy.Resolver.Use].
 func (k *Known) LastGood(keys []store.Key) (got store.Got, ok bool) {
 	k.mu.Lock()
@@ -146,7 +146,7 @@ func (k *Known) update(ctx context.Context, st store.Store, id string, bad func(
 		if err != nil {
 			return err
 		}
-		if !fits { // entities come last: knowing only some of them says nothing about the others
+		if !fits { // entities come last: some of them prove nothing about the others
 			sp.whole = false
 			for key := range sp.records {
 				if key.Kind == store.KindEntity || key.Kind == store.KindEntityLimits {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Slots are handed out to principals by name. The name "" is shared by everybody when callers are not told apart,
+// Slots are handed out to principals by name. The name "" is shared by everybody when callers are not distinguished,
 // and may hold all slots. A named principal may hold up to three times as many as are free, so three quarters of all
 // if it is alone. However many principals take as much as they can, some slots stay free for newcomers, and those
 // who hold most are the first to wait. It is safe for concurrent use.

@@ -34,7 +34,7 @@ func CallerOf(ctx context.Context) *Caller {
 }
 
 // maxQueued is how long a request waits for a slot. By then a burst is over; if the server cannot keep up, the client
-// should know at once.
+// should learn of it at once.
 const maxQueued = 100 * time.Millisecond
 
 // Begin takes a slot among the running requests, unless the caller has one.

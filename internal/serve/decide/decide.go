@@ -26,7 +26,7 @@ const (
 	DefaultInflight    = 4096
 )
 
-// MaxWait is the longest time that a request may ask to wait for its tokens.
+// MaxWait is the longest time that a request may wait for its tokens.
 const MaxWait = time.Minute
 
 // Config configures a [Decider] and the server around it. Only Limiter is required.

@@ -55,7 +55,7 @@ var (
 // ErrTooLong refuses a request because others that wait came first.
 var ErrTooLong = &weir.ExceededError{Decision: weir.Decision{RetryAfter: time.Second}}
 
-// Fault is what a client may know about an error.
+// Fault is what a client may see of an error.
 type Fault struct {
 	Code          Code
 	Detail, Field string              // Field is the part of the request that is wrong, or ""
@@ -73,7 +73,7 @@ var details = [weir.Codes]string{
 	weir.CodeCanceled:    "the store does not answer, or not in time",
 }
 
-// faultOf returns what a client may know about an error.
+// faultOf returns what a client may see of an error.
 func faultOf(err error) (f Fault) {
 	var (
 		own    *Error
@@ -110,7 +110,7 @@ func faultOf(err error) (f Fault) {
 // passing are the codes of errors that pass by themselves.
 var passing = []Code{Overloaded, ShuttingDown, Watched, Code(weir.CodeUnavailable), Code(weir.CodeCanceled)}
 
-// Fault returns what a client may know about an error, and logs what it must not.
+// Fault returns what a client may see of an error, and logs what it must not.
 func (l *logs) Fault(ctx context.Context, err error, at ...slog.Attr) Fault {
 	f := faultOf(err)
 	var own *Error

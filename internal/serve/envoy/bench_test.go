@@ -23,9 +23,9 @@ import (
 )
 
 // BenchmarkShouldRateLimit measures the service over gRPC, alternating with two servers with the same options: one that
-// gives the same answer at once, of-floor, and one that says only OK, of-null. ns/op covers three requests, one to each.
-// Client and servers share the processors, so p99-ms, measured by the callers, is mostly time spent waiting for each
-// other.
+// gives the same answer at once, of-floor, and one that answers only OK, of-null. ns/op covers three requests, one to
+// each. Client and servers share the processors, so p99-ms, measured by the callers, is mostly time spent waiting for
+// each other.
 func BenchmarkShouldRateLimit(b *testing.B) {
 	for _, descriptors := range []int{1, 3} {
 		for _, callers := range []int{16, 64} {

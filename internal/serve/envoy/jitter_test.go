@@ -7,7 +7,7 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// A refused client is never told to come back too early, and not all clients are told the same time.
+// No refused client gets too early a time to come back, and not all clients get the same time.
 func TestRetryAfterIsSpread(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

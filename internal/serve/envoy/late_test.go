@@ -74,7 +74,7 @@ func TestReturnPanics(t *testing.T) {
 	}
 }
 
-// slowCatalog takes a while to say that it knows nothing.
+// slowCatalog takes a while to answer that it has nothing.
 type slowCatalog struct{ store.Store }
 
 func (s slowCatalog) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {

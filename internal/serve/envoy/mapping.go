@@ -105,7 +105,7 @@ type Target struct {
 	tokens []amount
 }
 
-// Namespace returns the namespace of a domain; "" means the limiter's. ok is false if the mapping does not know the
+// Namespace returns the namespace of a domain; "" means the limiter's. ok is false if the mapping does not have the
 // domain.
 func (m *Mapping) Namespace(name string) (namespace string, ok bool) {
 	d := m.find(name)
@@ -127,7 +127,7 @@ func (m *Mapping) find(name string) *domain {
 	return m.domains["*"]
 }
 
-// Target returns what a descriptor maps to. ok is false if the mapping does not know the descriptor.
+// Target returns what a descriptor maps to. ok is false if the mapping does not have the descriptor.
 func (m *Mapping) Target(domain string, d *ratelimitv3.RateLimitDescriptor) (t Target, ok bool) {
 	dom := m.find(domain)
 	entries := d.GetEntries()

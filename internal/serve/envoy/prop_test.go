@@ -11,7 +11,7 @@ import (
 )
 
 // TestNeverMore debits and returns at random while time stands still, and compares the service with a model: what is
-// admitted fits, all or none; a refused request debits nothing; and the codes say which descriptors did not fit.
+// admitted fits, all or none; a refused request debits nothing; and the codes show which descriptors did not fit.
 func TestNeverMore(t *testing.T) {
 	t.Parallel()
 	const burst = 8

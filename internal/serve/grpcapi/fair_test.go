@@ -17,7 +17,7 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-// TestOneTokenTakesNotAll checks that however much one token asks for at once, another's requests and streams are
+// TestOneTokenTakesNotAll checks that however much one token requests at once, another's requests and streams are
 // accepted.
 func TestOneTokenTakesNotAll(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,7 @@ func (f *fixture) conditional(t *testing.T, to, body, name, value string) answer
 	return f.send(t, r)
 }
 
-// TestIfMatch checks that if two clients change what both have read, the second is told so and overwrites nothing.
+// TestIfMatch checks that if two clients change what both have read, the second fails and overwrites nothing.
 func TestIfMatch(t *testing.T) {
 	t.Parallel()
 	doc := readDocument(t)

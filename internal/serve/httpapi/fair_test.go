@@ -37,8 +37,8 @@ func bookOf(t *testing.T, names ...string) (*auth.Book, map[string]string) {
 	return book, tokens
 }
 
-// TestOneTokenTakesNotAll checks that however much one token asks for at once, another's requests, waits and streams are
-// accepted and answered.
+// TestOneTokenTakesNotAll checks that however much one token requests at once, another's requests, waits and streams
+// are accepted and answered.
 func TestOneTokenTakesNotAll(t *testing.T) {
 	t.Parallel()
 	book, tokens := bookOf(t, "hog", "other")

@@ -82,7 +82,7 @@ func TestShed(t *testing.T) {
 		}
 		f.must(t, 200, "GET", "/healthz", "")
 		f.must(t, 200, "GET", "/readyz", "")
-		f.must(t, 404, "GET", "/metrics", "") // it keeps no metrics, and says so
+		f.must(t, 404, "GET", "/metrics", "") // it keeps no metrics, and answers 404
 		for _, c := range queued {
 			if w := <-c; !overloaded(w) {
 				t.Errorf("in the queue: got %d %s", w.Code, w.Body)

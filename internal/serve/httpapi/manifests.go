@@ -182,7 +182,7 @@ func (s *manifests) apply(w http.ResponseWriter, r *http.Request) error {
 	return s.applyPlans(ctx, w, q, plans, "")
 }
 
-// applyPlans applies plans as far as the parameters allow. There is no one to ask for confirmation.
+// applyPlans applies plans as far as the parameters allow. Nobody is there to confirm.
 func (s *manifests) applyPlans(
 	ctx context.Context, w http.ResponseWriter, q query, plans []*manifest.Plan, summary string,
 ) error {

@@ -120,7 +120,7 @@ func TestOverviewAccess(t *testing.T) {
 		name, target string
 		want         int
 	}{
-		{"read", "/v1/overview", 404}, // its own namespace: it may know that this server has no overview
+		{"read", "/v1/overview", 404}, // its own namespace: it may learn that this server has no overview
 		{"read", "/v1/overview?namespace=blue", 404},
 		{"read", "/v1/overview?namespace=green", 403},
 		{"read", "/v1/overview?namespace=*", 403},

@@ -65,7 +65,7 @@ func (a *asked) answers(ctx context.Context, lim *weir.Limiter) error {
 	return a.err
 }
 
-// whoami tells the caller its principal, roles and namespaces.
+// whoami returns the caller's principal, roles and namespaces.
 func (s *probes) whoami(w http.ResponseWriter, r *http.Request) error {
 	q, err := parameters(r)
 	if err == nil && q.Has("namespace") {

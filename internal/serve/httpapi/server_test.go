@@ -247,7 +247,7 @@ func TestReady(t *testing.T) {
 		f := setup(t, httpapi.Config{Version: "v1.2.3"})
 		f.must(t, 200, "GET", "/readyz", "")
 		f.store.Close()
-		f.must(t, 200, "GET", "/readyz", "") // anyone may ask, but the store is asked only once a second
+		f.must(t, 200, "GET", "/readyz", "") // anyone may ask, but the store is checked only once a second
 		time.Sleep(time.Second)
 		f.must(t, 503, "GET", "/readyz", "")
 		if a := f.must(t, 200, "GET", "/healthz", ""); a.JSON["version"] != "v1.2.3" {

@@ -68,7 +68,7 @@ func (s *stream) next() []string {
 	}
 }
 
-// peekFails is a store whose Peek fails once the test says so.
+// peekFails is a store whose Peek fails once the test makes it.
 type peekFails struct {
 	store.Store
 	fails atomic.Bool

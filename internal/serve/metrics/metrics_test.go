@@ -123,7 +123,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		`weir_decisions_total{namespace="other",outcome="allowed",resource="r0"} 3`,
 		`-ns1`, `-r2`,
 	)
-	if got := r.m.Overview("ns1").Totals.Allowed; got != 1 { // the overview still tells them apart
+	if got := r.m.Overview("ns1").Totals.Allowed; got != 1 { // the overview still distinguishes them
 		t.Errorf("%d in ns1", got)
 	}
 	if got := r.m.Overview("*").Totals.Allowed; got != 8 {

@@ -194,13 +194,14 @@ func TestRetryAfter(t *testing.T) {
 		synctest.Wait()
 		w.NearLimit(t.Context(), near("b"))
 		later()
-		// Nothing is sent while the receiver asks for a pause. Afterwards, the event that has waited longest comes first.
+		// Nothing is sent while the receiver requests a pause. Afterwards, the event that has waited longest comes
+		// first.
 		r.want(t, "a +0s", "b +30s", "a +1m40s", "b +1m40s", "a +1m41s")
 		wantStats(t, w, notify.Stats{Delivered: 2})
 	})
 }
 
-// If the receiver asks for a longer wait than an event is retried for, the event is given up at once.
+// If the receiver requests a longer wait than an event is retried for, the event is given up at once.
 func TestRetryAfterTooLong(t *testing.T) {
 	t.Parallel()
 	r := &receiver{answer: func(int) (int, http.Header, error) { return 429, http.Header{"Retry-After": {"3600"}}, nil }}

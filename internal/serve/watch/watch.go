@@ -84,8 +84,8 @@ func (p *Poller) Close() {
 // longer than a tick, it misses intermediate states, but delays nobody. f must not modify its argument, which is
 // shared.
 //
-// who identifies the caller's token, or is "" if callers are not told apart. A caller can watch at most three buckets
-// for each that could still be watched, so that others can, too.
+// who identifies the caller's token, or is "" if callers are not distinguished. A caller can watch at most three
+// buckets for each that could still be watched, so that others can, too.
 //
 // The passing of time is not a change: f is not called for a bucket that is filling up but has not gained a whole
 // token.

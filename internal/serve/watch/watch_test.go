@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// counted counts its peeks, and fails when told to.
+// counted counts its peeks, and fails when set to.
 type counted struct {
 	store.Store
 	peeks atomic.Int64

@@ -51,8 +51,8 @@ func (s source) lineOf(pos token.Pos) int { return s.fset.Position(pos).Line }
 
 var excusedSleep = regexp.MustCompile(`^// (real|virtual) time: \S`)
 
-// sleeps reports tests that wait in real time without saying why. A sleep inside a synctest bubble costs nothing, if the
-// bubble is made in place or by a helper named bubble. Where neither is visible, the line says "// virtual time:".
+// sleeps reports tests that wait in real time without a reason. A sleep inside a synctest bubble costs nothing, if the
+// bubble is made in place or by a helper named bubble. Where neither is visible, the line has "// virtual time:".
 func sleeps(s source) []string {
 	if !s.isTest() {
 		return nil

@@ -1,5 +1,5 @@
 // Package cloudtest checks IAM policies against what code does: a [Recorder] records the DynamoDB calls it makes, and
-// a [Policy] says whether IAM would allow them.
+// a [Policy] decides whether IAM would allow them.
 package cloudtest
 
 import (
@@ -148,7 +148,7 @@ func (in *request) calls(op string) []Call {
 
 var equal = regexp.MustCompile(`([#\w]+)\s*=\s*(:\w+)`)
 
-// hash returns the hash key that a query asks for, or "" if that is unclear.
+// hash returns the hash key that a query names, or "" if that is unclear.
 func (in *request) hash() string {
 	for _, m := range equal.FindAllStringSubmatch(in.KeyConditionExpression, -1) {
 		name := m[1]

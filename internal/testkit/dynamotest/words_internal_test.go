@@ -10,7 +10,7 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// TestReservedWords asks the engine about each name of up to two letters: it refuses the same ones.
+// TestReservedWords checks with the engine each name of up to two letters: it refuses the same ones.
 func TestReservedWords(t *testing.T) {
 	t.Parallel()
 	db, table := Client(t, Engine(t)), Table(t)

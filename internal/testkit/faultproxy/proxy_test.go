@@ -241,7 +241,7 @@ func TestSkew(t *testing.T) {
 	}
 }
 
-// TestSameSeedSameFaults: the same seed gives the same faults, about as many as the probability says.
+// TestSameSeedSameFaults: the same seed gives the same faults, about as many as the probability predicts.
 func TestSameSeedSameFaults(t *testing.T) {
 	t.Parallel()
 	run := func() (pattern string) {

@@ -28,7 +28,7 @@ const program = "github.com/weirlimits/weir/cmd/weir-lambda"
 
 // Zip returns the package and its SHA-256 in hexadecimal.
 //
-// It fails if this binary neither embeds the package nor can build it; the error says what to do.
+// It fails if this binary neither embeds the package nor can build it; the error describes what to do.
 func Zip(ctx context.Context) (content []byte, sum string, err error) {
 	if content = embedded; content == nil {
 		if content, err = Build(ctx); err != nil {

@@ -53,7 +53,7 @@ func TestZip(t *testing.T) {
 	}
 }
 
-// If there is no package, the error says what to do.
+// If there is no package, the error describes what to do.
 func TestNone(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("GOFLAGS", "-mod=mod")

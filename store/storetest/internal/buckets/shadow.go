@@ -81,8 +81,8 @@ func shadowHuge(e *Env) {
 	e.WantTokens(b, tpm, 1000)
 }
 
-// shadowRefused checks that a take refused by other charges debits nothing, and that each charge says whether it would
-// have fitted.
+// shadowRefused checks that a take refused by other charges debits nothing, and that each charge reports whether it
+// would have fitted.
 func shadowRefused(e *Env) {
 	b, rpm, tpm := Bucket("alice", "api"), Still("rpm", 10), Still("tpm", 1000)
 	out := e.Refuse(Debit(b, Charge(rpm, 11), Shadow(tpm, 400)))

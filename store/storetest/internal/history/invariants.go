@@ -159,7 +159,7 @@ func (m *model) compareStates(e *Env) error {
 	return nil
 }
 
-// invariantChanges is I2 with limits that change between operations, and callers that do not know of the change yet.
+// invariantChanges is I2 with limits that change between operations, and callers that have not seen the change yet.
 func invariantChanges(t testing.TB, h Harness) {
 	gen := histories(tells{legs: 1, force: true, back: true})
 	Property(t, h, func(rt *rapid.T) {

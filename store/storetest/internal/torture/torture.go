@@ -1,4 +1,4 @@
-// Package torture puts a store under a long random load, and checks the books of what the callers were told.
+// Package torture puts a store under a long random load, and checks its books against the callers' answers.
 package torture
 
 import (
@@ -58,7 +58,7 @@ func seedOf(t testing.TB) uint64 {
 // shadow, returns, peeks and lists, changes of limits in some rounds, and now and then a jump of the clock. A duration
 // of 0 means [Time].
 //
-// The callers rest between rounds. What they were told, and what the buckets then show, must satisfy the following, in
+// The callers rest between rounds. Their answers, and what the buckets then show, must satisfy the following, in
 // whatever order the store handled the calls:
 //
 //   - I1, from any rest to any later one: debits - returns <= burst + clock(last debit) - clock(first debit);
@@ -198,7 +198,7 @@ func (g *ground) round(clients []store.Store, seed uint64, round int) (decisions
 func (g *ground) drain() error {
 	g.quiesce()
 	for _, b := range g.buckets {
-		// A take tells what is available to the next one. A look may be earlier, if the clock went back.
+		// A take returns what is available to the next one. A look may be earlier, if the clock went back.
 		d := At(
 			g.epoch,
 			Debit(b, store.Charge{Limit: g.limits[0], Force: true}, store.Charge{Limit: g.limits[1], Force: true}),
