@@ -21,8 +21,8 @@ var unspeakable = []struct {
 	{"the setting of a package registry", regexp.MustCompile(`(?i)\bgoproxy=\S|index[-]url|^registry=|"resolved": *"https?:`)},
 }
 
-// says reports the lines of a text that match unspeakable. A file with a NUL is binary.
-func says(name string, text []byte) []string {
+// banned reports the lines of a text that match unspeakable. A file with a NUL is binary.
+func banned(name string, text []byte) []string {
 	if bytes.IndexByte(text, 0) >= 0 {
 		return nil
 	}
@@ -58,7 +58,7 @@ func TestTrackedFiles(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		for _, found := range says(name, text) {
+		for _, found := range banned(name, text) {
 			t.Error(found)
 		}
 	}
@@ -83,7 +83,7 @@ func TestUnspeakableCaught(t *testing.T) {
 		{"https://pkg.go.dev/x", 0},
 		{"\x00/wor" + "k/", 0},
 	} {
-		if got := says("x", []byte(tt.text)); len(got) != tt.want {
+		if got := banned("x", []byte(tt.text)); len(got) != tt.want {
 			t.Errorf("%q: found %q, want %d", tt.text, got, tt.want)
 		}
 	}

@@ -81,7 +81,7 @@ func (f *Fake) Sweep(now time.Time) int {
 			}
 			if n, err := parseNumber(ttl.Value); err == nil && n.cmp(number{coef: big.NewInt(now.Unix())}) < 0 {
 				delete(t.items, id)
-				t.tell(it, nil)
+				t.notify(it, nil)
 				removed++
 			}
 		}

@@ -41,7 +41,7 @@ func (w *write) outcome() (old, replaced item, err error) {
 
 func (w *write) commit(replaced item) {
 	id := w.table.key.id(w.key)
-	w.table.tell(w.table.items[id], replaced)
+	w.table.notify(w.table.items[id], replaced)
 	if replaced == nil {
 		delete(w.table.items, id)
 	} else {

@@ -21,8 +21,8 @@ type table struct {
 	changed func(table string, old, replaced map[string]types.AttributeValue)
 }
 
-// tell reports a change to the table's listener.
-func (t *table) tell(old, replaced item) {
+// notify reports a change to the table's listener.
+func (t *table) notify(old, replaced item) {
 	if t.changed != nil && (old != nil || replaced != nil) {
 		t.changed(t.name, old, replaced)
 	}

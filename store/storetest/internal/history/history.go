@@ -68,8 +68,8 @@ func (h history) String() string {
 // GoString returns what rapid prints.
 func (h history) GoString() string { return h.String() }
 
-// tells determines what a history may contain.
-type tells struct {
+// features determine what a history may contain.
+type features struct {
 	legs   int  // most buckets in one operation
 	force  bool // forced charges
 	back   bool // returns
@@ -77,7 +77,7 @@ type tells struct {
 	shadow bool // shadow charges
 }
 
-func histories(may tells) *rapid.Generator[history] {
+func histories(may features) *rapid.Generator[history] {
 	return rapid.Custom(func(t *rapid.T) history {
 		h := history{Start: time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "start"))}
 		h.Limits = append(h.Limits, drawLimit(t, "rpm"))
@@ -104,7 +104,7 @@ func drawLimit(t *rapid.T, name string) *store.Limit {
 	return &store.Limit{Name: name, Amount: amount, Period: time.Duration(period), Burst: burst}
 }
 
-func drawOp(t *rapid.T, limits []*store.Limit, may tells) op {
+func drawOp(t *rapid.T, limits []*store.Limit, may features) op {
 	waits := []*rapid.Generator[int64]{
 		rapid.Just(int64(0)), rapid.Int64Range(0, 1000), rapid.Int64Range(0, int64(time.Second)),
 		rapid.Int64Range(0, int64(time.Hour)),

@@ -19,16 +19,16 @@ import (
 // concurrency.go and torture.go, and I5 in concurrency.go.
 func invariantScenarios() []Scenario {
 	hand := Caps{HandClock: true}
-	all := tells{legs: historyBuckets, force: true, back: true}
+	all := features{legs: historyBuckets, force: true, back: true}
 	return []Scenario{
-		{Name: "I1 never over-admit", Need: hand, Run: property(tells{legs: historyBuckets}, playI1)},
-		{Name: "I1 with returns", Need: hand, Run: property(tells{legs: 2, back: true}, playI1)},
+		{Name: "I1 never over-admit", Need: hand, Run: property(features{legs: historyBuckets}, playI1)},
+		{Name: "I1 with returns", Need: hand, Run: property(features{legs: 2, back: true}, playI1)},
 		{Name: "I1 with forced debits", Need: hand, Run: property(all, playI1)},
 		{Name: "I1 and I4 when the clock jumps back", Need: hand, Run: property(
-			tells{legs: historyBuckets, force: true, back: true, jump: true}, playI1)},
+			features{legs: historyBuckets, force: true, back: true, jump: true}, playI1)},
 		{Name: "I2 never lose", Need: hand, Run: property(all, playI2)},
 		{Name: "I2 with shadow charges", Need: hand, Run: property(
-			tells{legs: historyBuckets, force: true, back: true, shadow: true}, playI2)},
+			features{legs: historyBuckets, force: true, back: true, shadow: true}, playI2)},
 		{Name: "I2 through changes of limits", Need: hand, Run: invariantChanges},
 		{Name: "I3 polling-free", Need: hand, Run: property(all, playI3)},
 		{Name: "I4 time never runs backwards", Need: hand, Run: property(all, playI4)},
@@ -37,7 +37,7 @@ func invariantScenarios() []Scenario {
 }
 
 // property turns a property of every history into a scenario.
-func property(may tells, play func(e *Env, h history) error) func(testing.TB, Harness) {
+func property(may features, play func(e *Env, h history) error) func(testing.TB, Harness) {
 	return func(t testing.TB, h Harness) {
 		t.Helper()
 		gen := histories(may)
@@ -161,7 +161,7 @@ func (m *model) compareStates(e *Env) error {
 
 // invariantChanges is I2 with limits that change between operations, and callers that have not seen the change yet.
 func invariantChanges(t testing.TB, h Harness) {
-	gen := histories(tells{legs: 1, force: true, back: true})
+	gen := histories(features{legs: 1, force: true, back: true})
 	Property(t, h, func(rt *rapid.T) {
 		versions := []history{gen.Draw(rt, "history")}
 		for range 3 {
