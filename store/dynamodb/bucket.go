@@ -396,7 +396,10 @@ func (s *Store) countOwed() {
 	var owing []*shard
 	for b := range maps.Values(s.buckets.m) {
 		for _, sh := range b.all() {
-			if !sh.state.Owed.None() {
+			sh.queue.Lock()
+			owes := !sh.state.Owed.None()
+			sh.queue.Unlock()
+			if owes {
 				owing = append(owing, sh)
 			}
 		}
@@ -404,8 +407,10 @@ func (s *Store) countOwed() {
 	for some := range slices.Chunk(owing, atOnce) {
 		_ = each(0, len(some), func(i int) error {
 			sh := some[i]
+			sh.queue.Lock()
 			in := s.input(sh.pk.Item(), sh.state.Owed.Write(sh.tick()))
 			sh.state.Owed = plan.Counts{}
+			sh.queue.Unlock()
 			_, err := s.cfg.Client.UpdateItem(ctx, in, table.Once...)
 			return err
 		})

@@ -1,7 +1,10 @@
 package dynamodb_test
 
 import (
+	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -243,4 +246,38 @@ func TestSweepUncounted(t *testing.T) {
 	if n := st.outstanding(alice, "rpm"); n != 5000 {
 		t.Errorf("%d outstanding", n)
 	}
+}
+
+// TestTakesWhileClosing takes until the store is closed: the race detector watches the counts that closing corrects.
+func TestTakesWhileClosing(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	s, _ := st.join()
+	other := st.open(noGuard)
+	many, few := per("rpm", 1_000_000, time.Hour, 1_000_000), per("rpm", 10, time.Hour, 10)
+	for i := range 100 {
+		st.want(other, true, of(bkt(fmt.Sprint("bob", i)), few, 10))
+	}
+	var next atomic.Int64
+	var takers, begun sync.WaitGroup
+	for range 8 {
+		begun.Add(1)
+		takers.Go(func() {
+			first := sync.OnceFunc(begun.Done)
+			for {
+				bob := bkt(fmt.Sprint("bob", next.Add(1)%100))
+				out, err := s.Take(t.Context(), store.Take{Debits: []store.Debit{of(bkt("alice"), many, 0), of(bob, few, 1)}})
+				first()
+				switch {
+				case errors.Is(err, store.ErrClosed):
+					return
+				case err == nil && out.Allowed:
+					t.Errorf("%s was admitted above its limit", bob.Entity)
+				}
+			}
+		})
+	}
+	begun.Wait()
+	st.must(s.Close())
+	takers.Wait()
 }
