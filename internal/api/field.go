@@ -19,7 +19,7 @@ import (
 // Field is a member of a request. Its tags describe it once for bodies, parameters, flags and arguments:
 //
 //	json     its name
-//	in       where HTTP carries it: path, query or header; by default the body
+//	in       where HTTP carries it: path, query, header, or as the whole body; by default a member of the body
 //	flag     the name of its flag and, after a comma, its letter; "-" if it has none
 //	arg      its name as an argument, if it is no flag
 //	required set if its flag must be given

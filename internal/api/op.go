@@ -15,7 +15,7 @@ type Op struct {
 	Name, Method, Path string // "createEntity", "POST", "/v1/entities"
 	Need               Need
 	Creates            bool // may be the first write to a new store
-	Raw                bool // the server answers it by hand
+	Raw                bool // the server answers it by hand; some run only there
 
 	// Wide reports whether a request reaches beyond the namespace, and needs the role in all of them. Nil means never.
 	Wide func(req any) bool

@@ -6,6 +6,7 @@ var Operations = []*Op{
 	ShowLimits.Op, SetLimits.Op, DeleteLimits.Op, ListLimits.Op, ListResources.Op, ShowSystem.Op, SetSystem.Op,
 	ListNamespaces.Op, CreateNamespace.Op, ShowNamespace.Op, DeleteNamespace.Op, RecoverNamespace.Op, PurgeNamespace.Op,
 	ExportManifest.Op, ListManifests.Op, ListRevisions.Op, ShowRevision.Op,
+	PlanManifests.Op, ApplyManifests.Op, RollbackManifest.Op,
 	ListUsage.Op, SummarizeUsage.Op, TopUsage.Op,
 	Explain.Op, Acquire.Op,
 	ListAudit.Op, ListBuckets.Op, ShowBucket.Op, ResetBucket.Op,

@@ -17,7 +17,9 @@ import (
 func TestScriptsOnServer(t *testing.T) {
 	t.Parallel()
 	var files []string
-	for _, name := range []string{"acquire", "audit", "available", "bucket", "entity", "limits", "namespace", "spent", "wait"} {
+	for _, name := range []string{
+		"acquire", "audit", "available", "bucket", "entity", "explain", "limits", "manifest", "namespace", "spent", "wait",
+	} {
 		files = append(files, filepath.Join("testdata", "script", name+".txtar"))
 	}
 	p := params()

@@ -27,7 +27,9 @@ type ApplyOptions struct {
 	Wait time.Duration
 	// Waiting is called once with the lock that is waited for.
 	Waiting func(*admin.LockedError)
-	// Summary is stored with the revision. The default is the counts.
+	// Rollback is the earlier revision whose manifest is applied; 0 for none.
+	Rollback int
+	// Summary is stored with the revision. The default is the revision rolled back to, or the counts.
 	Summary string
 	// Progress is called with the number of changes done.
 	Progress func(done, total int)
@@ -139,7 +141,7 @@ func (p *Plan) applyWith(
 		return res, err
 	}
 	rev, err := lock.Record(
-		ctx, admin.Revision{Hash: p.Hash, Summary: cmp.Or(opts.Summary, res.summary())}, p.manifest.Text(),
+		ctx, admin.Revision{Hash: p.Hash, Summary: cmp.Or(opts.Summary, res.summary(opts.Rollback))}, p.manifest.Text(),
 	)
 	if err == nil {
 		res.Revision = rev.Revision
@@ -160,7 +162,10 @@ func (p *Plan) unadopted() error {
 	return nil
 }
 
-func (r *Result) summary() string {
+func (r *Result) summary(rollback int) string {
+	if rollback > 0 {
+		return fmt.Sprintf("rollback to revision %d", rollback)
+	}
 	text := fmt.Sprintf("%d created, %d updated, %d deleted", r.Created, r.Updated, r.Deleted)
 	if r.Adopted > 0 {
 		text += fmt.Sprintf(", %d adopted", r.Adopted)

@@ -7,11 +7,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
 // DefaultName is the name of a manifest without one.
@@ -130,6 +132,24 @@ func limitsOf(d *admin.Declared) []weir.Limit {
 func (m *Manifest) Hash() string {
 	sum := sha256.Sum256(m.Text())
 	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// Located replaces places in the manifest's text, as in the errors of a program that read it under the given name, by
+// the places in the files that it is from.
+func (m *Manifest) Located(message, name string) string {
+	read, err := Decode([]strictyaml.Source{{Name: name, Text: m.Text()}}, strictyaml.Options{})
+	if err != nil || len(read) != 1 {
+		return message
+	}
+	places := make(map[string]string)
+	for k, r := range read[0].Records {
+		if own := m.Records[k]; own != nil {
+			places[r.at.String()] = own.at.String()
+		}
+	}
+	return regexp.MustCompile(regexp.QuoteMeta(name)+`:\d+`).ReplaceAllStringFunc(message, func(at string) string {
+		return cmp.Or(places[at], at)
+	})
 }
 
 // Schema is the manifest format as a JSON Schema, for editors. Rules that involve several values, such as no cycles

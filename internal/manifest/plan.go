@@ -28,6 +28,9 @@ type Plan struct {
 	Some []string `json:"left_alone_some,omitempty"`
 	// Last is the last revision that was fully applied.
 	Last admin.Revision `json:"last,omitzero"`
+	// State is a hash of the changes and of the live records that they would change. It differs once any of these
+	// has changed.
+	State string `json:"state"`
 
 	manifest *Manifest
 	before   scopes
@@ -68,6 +71,7 @@ func Make(ctx context.Context, lim *weir.Limiter, m *Manifest, opts PlanOptions)
 		return nil, problems
 	}
 	p.order(before, after)
+	p.State = p.state()
 	p.before = scopesOf(lv)
 	limits := p.after(p.before)
 	for i := range p.Changes {

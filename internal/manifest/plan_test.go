@@ -157,23 +157,26 @@ func TestSaved(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {
 		ctx := t.Context()
+		again := func(m *manifest.Manifest) (*manifest.Plan, error) {
+			return manifest.Make(ctx, lim, m, manifest.PlanOptions{})
+		}
 		text, err := manifest.Save([]*manifest.Plan{plan(t, lim, seed(t))})
 		must(t, err)
-		plans, err := manifest.Load(ctx, lim, text, "plan.json")
+		plans, err := manifest.Load(text, "plan.json", again)
 		must(t, err)
 		_, err = manifest.Apply(ctx, lim, plans[0], manifest.ApplyOptions{})
 		must(t, err)
-		if _, err := manifest.Load(ctx, lim, text, "plan.json"); !errors.Is(err, weir.ErrConflict) {
+		if _, err := manifest.Load(text, "plan.json", again); !errors.Is(err, weir.ErrConflict) {
 			t.Errorf("applied already: %v", err)
 		}
 		m := decodeOne(t, "namespace: tenant-alpha\nresources: {gpt-4: {limits: {rpm: {capacity: 7}}}}\n")
 		text, err = manifest.Save([]*manifest.Plan{plan(t, lim, m)})
 		must(t, err)
 		must(t, admin.New(lim.In("tenant-alpha")).Limits.Set(ctx, admin.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 8)))
-		if _, err := manifest.Load(ctx, lim, text, "plan.json"); !errors.Is(err, weir.ErrConflict) {
+		if _, err := manifest.Load(text, "plan.json", again); !errors.Is(err, weir.ErrConflict) {
 			t.Errorf("changed by hand: %v", err)
 		}
-		if _, err := manifest.Load(ctx, lim, []byte("namespace: a"), "x.yaml"); err == nil || !strings.Contains(err.Error(), "not a saved plan") {
+		if _, err := manifest.Load([]byte("namespace: a"), "x.yaml", again); err == nil || !strings.Contains(err.Error(), "not a saved plan") {
 			t.Errorf("not a plan: %v", err)
 		}
 	})

@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,7 +13,7 @@ import (
 
 // Saved is a file of plans: the manifests, and a hash of the live records they were made from.
 type Saved struct {
-	Format string      `json:"format"` // savedFormat
+	Format string      `json:"format"` // SavedFormat
 	Plans  []SavedPlan `json:"plans"`
 }
 
@@ -25,30 +24,26 @@ type SavedPlan struct {
 	State string `json:"state"`
 }
 
-const savedFormat = "weir-plan-1"
+// SavedFormat is the format of saved plans.
+const SavedFormat = "weir-plan-1"
 
 // Save returns plans as a file.
 func Save(plans []*Plan) ([]byte, error) {
-	s := Saved{Format: savedFormat}
+	s := Saved{Format: SavedFormat}
 	for _, p := range plans {
-		s.Plans = append(s.Plans, SavedPlan{p, string(p.manifest.Text()), p.state()})
+		s.Plans = append(s.Plans, SavedPlan{p, p.Text(), p.State})
 	}
-	return s.Text()
-}
-
-// Text returns the file's content.
-func (s *Saved) Text() ([]byte, error) {
 	text, err := json.MarshalIndent(s, "", "  ")
 	return append(text, '\n'), err
 }
 
-// ReadSaved reads a file of plans, which may be outdated.
-func ReadSaved(text []byte, name string) (*Saved, error) {
-	var s Saved
-	if err := json.Unmarshal(text, &s); err != nil || s.Format != savedFormat {
-		return nil, fmt.Errorf("%s is not a saved plan: make one with plan --out, or apply a manifest with -f", name)
-	}
-	return &s, nil
+// Text returns the manifest of the plan.
+func (p *Plan) Text() string { return string(p.manifest.Text()) }
+
+// Of sets the manifest of a plan that was read from JSON.
+func (p *Plan) Of(m *Manifest) *Plan {
+	p.manifest = m
+	return p
 }
 
 // state returns a hash of everything the plan changes and of what it found.
@@ -65,12 +60,12 @@ func (p *Plan) state() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Load makes the plans of a file again. It fails if any plan is no longer the same, because the live records have
-// changed since.
-func Load(ctx context.Context, lim *weir.Limiter, text []byte, name string) ([]*Plan, error) {
-	s, err := ReadSaved(text, name)
-	if err != nil {
-		return nil, err
+// Load makes the plans of a file again, with a function such as [Make]. It fails if any plan is no longer the same,
+// because the live records have changed since.
+func Load(text []byte, name string, plan func(*Manifest) (*Plan, error)) ([]*Plan, error) {
+	var s Saved
+	if err := json.Unmarshal(text, &s); err != nil || s.Format != SavedFormat {
+		return nil, fmt.Errorf("%s is not a saved plan: make one with plan --out, or apply a manifest with -f", name)
 	}
 	var plans []*Plan
 	for _, saved := range s.Plans {
@@ -79,11 +74,11 @@ func Load(ctx context.Context, lim *weir.Limiter, text []byte, name string) ([]*
 			return nil, fmt.Errorf("%s is not a saved plan: %w", name, err)
 		}
 		for _, m := range ms {
-			p, err := Make(ctx, lim, m, PlanOptions{})
+			p, err := plan(m)
 			if err != nil {
 				return nil, err
 			}
-			if p.state() != saved.State {
+			if p.State != saved.State {
 				return nil, fmt.Errorf("plan %s: %s: plan again: %w", name, p.moved(saved.Plan), weir.ErrConflict)
 			}
 			plans = append(plans, p)

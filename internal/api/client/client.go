@@ -2,7 +2,6 @@
 package client
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -89,7 +88,7 @@ func (c *Client) Call(ctx context.Context, o *api.Op, req any) (any, error) {
 // request writes the request of an operation, as its fields declare.
 func (c *Client) request(ctx context.Context, o *api.Op, req any) (*http.Request, error) {
 	query, header, members := url.Values{}, http.Header{}, map[string]any{}
-	path, inBody := o.Path, false
+	path, text := o.Path, ""
 	if o.Need != api.ReadAll && o.Need != api.AdminAll {
 		query.Set("namespace", c.namespace)
 	}
@@ -107,8 +106,13 @@ func (c *Client) request(ctx context.Context, o *api.Op, req any) (*http.Request
 			}
 		case "header":
 			header[http.CanonicalHeaderKey(f.Name)] = texts
+		case "body": // manifests, which name their namespaces
+			query.Del("namespace")
+			text = strings.Join(texts, "")
+			header.Set("Content-Type", "application/yaml")
 		default:
-			if inBody = true; f.Name == "namespace" {
+			header.Set("Content-Type", "application/json")
+			if f.Name == "namespace" {
 				query.Del(f.Name)
 				members[f.Name] = c.namespace
 			} else if !f.IsZero(req) {
@@ -116,16 +120,14 @@ func (c *Client) request(ctx context.Context, o *api.Op, req any) (*http.Request
 			}
 		}
 	}
-	body := io.Reader(http.NoBody)
-	if inBody {
-		text, err := json.Marshal(members)
+	if header.Get("Content-Type") == "application/json" {
+		object, err := json.Marshal(members)
 		if err != nil {
 			return nil, err
 		}
-		body = bytes.NewReader(text)
-		header.Set("Content-Type", "application/json")
+		text = string(object)
 	}
-	r, err := http.NewRequestWithContext(ctx, o.Method, c.base.String()+path, body)
+	r, err := http.NewRequestWithContext(ctx, o.Method, c.base.String()+path, strings.NewReader(text))
 	if err != nil {
 		return nil, err
 	}

@@ -136,7 +136,9 @@ func (r *Request) run(ctx context.Context, lim *weir.Limiter, ms []*manifest.Man
 	var plan *manifest.Plan
 	var err error
 	if r.Saved != nil {
-		plans, err := manifest.Load(ctx, lim, r.Saved, "saved")
+		plans, err := manifest.Load(r.Saved, "saved", func(m *manifest.Manifest) (*manifest.Plan, error) {
+			return manifest.Make(ctx, lim, m, manifest.PlanOptions{})
+		})
 		if err == nil && len(plans) != 1 {
 			err = fmt.Errorf("saved holds %d plans: give one at a time", len(plans))
 		}

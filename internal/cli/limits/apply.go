@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/cli/term"
@@ -33,14 +33,12 @@ func plan(r *kit.Run) *cobra.Command {
   weir limits plan -f limits/ --set TIER=500 --out plan.json
   weir limits plan -f limits/ --what-if --days 14`,
 	}, func(ctx context.Context, q *planRequest) error {
-		if err := q.check(&q.lambdaFlags); err != nil {
+		if err := q.check(r, &q.lambdaFlags); err != nil {
 			return err
 		}
-		return planning(ctx, r, &q.planFlags, func(
-			lim *weir.Limiter, plans []*manifest.Plan, save func() ([]byte, error),
-		) error {
+		return planning(ctx, r, &q.planFlags, func(p planner, plans []*manifest.Plan) error {
 			if q.Out != "" {
-				text, err := save()
+				text, err := manifest.Save(plans)
 				if err == nil {
 					err = os.WriteFile(q.Out, text, 0o600)
 				}
@@ -48,7 +46,7 @@ func plan(r *kit.Run) *cobra.Command {
 					return fmt.Errorf("save the plan: %w", err)
 				}
 			}
-			whatIf, err := tried(ctx, lim, plans, &q.whatIfFlags)
+			whatIf, err := tried(ctx, p, plans, &q.whatIfFlags)
 			if err != nil {
 				return err
 			}
@@ -70,11 +68,9 @@ type plansView struct {
 	WhatIf []triedPlan      `json:"what_if,omitempty"` // one per plan
 }
 
-// planning reads manifests, plans them on an existing store or through a function, and calls show with the plans.
-// Through a function, lim is nil. save returns the plans in the format of a saved plan.
+// planning reads and plans manifests, and calls show with the plans.
 func planning(
-	ctx context.Context, a *kit.Run, q *planFlags,
-	show func(lim *weir.Limiter, plans []*manifest.Plan, save func() ([]byte, error)) error,
+	ctx context.Context, a *kit.Run, q *planFlags, show func(p planner, plans []*manifest.Plan) error,
 ) error {
 	var plans []*manifest.Plan
 	err := func() error {
@@ -82,24 +78,12 @@ func planning(
 		if err != nil {
 			return err
 		}
-		if q.Stack == "" {
-			return a.With(stores.Existing, func(lim *weir.Limiter) (err error) {
-				if plans, err = makePlans(ctx, lim, ms, q.Exact); err != nil {
-					return err
-				}
-				return show(lim, plans, func() ([]byte, error) { return manifest.Save(plans) })
-			})
-		}
-		p, err := q.provisioner(ctx)
-		if err != nil {
-			return err
-		}
-		saved, err := p.plans(ctx, ms, q.Exact)
-		if err != nil {
-			return err
-		}
-		plans = plansOf(saved)
-		return show(nil, plans, saved.Text)
+		return q.with(ctx, a, stores.Existing, func(p planner) (err error) {
+			if plans, err = makePlans(ctx, p, ms, q.Exact); err != nil {
+				return err
+			}
+			return show(p, plans)
+		})
 	}()
 	return q.exit(slices.ContainsFunc(plans, func(p *manifest.Plan) bool { return !p.Empty() }), err)
 }
@@ -107,7 +91,7 @@ func planning(
 func diff(r *kit.Run) *cobra.Command {
 	return kit.Func(r, kit.Spec{Use: "diff", Short: "Show how the live limits differ from manifests, and why"},
 		func(ctx context.Context, q *planFlags) error {
-			return planning(ctx, r, q, func(_ *weir.Limiter, plans []*manifest.Plan, _ func() ([]byte, error)) error {
+			return planning(ctx, r, q, func(_ planner, plans []*manifest.Plan) error {
 				return r.Print(map[string]any{"manifests": manifest.DriftOf(plans)}, func() {
 					for _, p := range plans {
 						printDrift(r, p)
@@ -161,29 +145,28 @@ If the command dies, the stage stays as it is, and the same command continues fr
 		if err := q.check(); err != nil {
 			return err
 		}
-		if q.Stack != "" && len(q.Stages) > 0 {
-			return kit.Usage(
-				errors.New("--stage cannot be used with --via-lambda: it takes longer than a function may run"),
-			)
+		if len(q.Stages) > 0 {
+			if err := q.needStore(r, "--stage"); err != nil {
+				return err
+			}
 		}
 		saved, ms, err := q.read(r)
 		if err != nil {
 			return err
 		}
-		if q.Stack != "" {
-			return applyVia(ctx, r, q, saved, ms)
-		}
-		return r.With(stores.Create, func(lim *weir.Limiter) (err error) {
+		return q.with(ctx, r, stores.Create, func(p planner) (err error) {
 			var plans []*manifest.Plan
-			if q.Plan != "" {
-				plans, err = manifest.Load(ctx, lim, saved, q.Plan)
+			if q.Plan == "" {
+				plans, err = makePlans(ctx, p, ms, q.Exact)
 			} else {
-				plans, err = makePlans(ctx, lim, ms, q.Exact)
+				plans, err = manifest.Load(saved, q.Plan, func(m *manifest.Manifest) (*manifest.Plan, error) {
+					return p.plan(ctx, m, false)
+				})
 			}
 			if err != nil {
 				return err
 			}
-			return applyPlans(ctx, r, lim, plans, &q.applyFlags, &q.stageFlags, "")
+			return applyPlans(ctx, r, p, plans, &q.applyFlags, &q.stageFlags, 0)
 		})
 	})
 }
@@ -200,39 +183,14 @@ func (q *applyRequest) read(r *kit.Run) (saved []byte, ms []*manifest.Manifest, 
 	return saved, nil, err
 }
 
-// applied is results as printed.
-type applied struct {
-	Results []manifest.Result `json:"results"`
-}
-
 // applyPlans shows plans, asks for confirmation where necessary, and applies them.
 func applyPlans(
-	ctx context.Context, a *kit.Run, lim *weir.Limiter, plans []*manifest.Plan, flags *applyFlags, stage *stageFlags,
-	summary string,
+	ctx context.Context, a *kit.Run, by planner, plans []*manifest.Plan, flags *applyFlags, stage *stageFlags,
+	rollback int,
 ) error {
-	return applyEach(ctx, a, plans, flags, func(i int) (manifest.Result, error) {
-		progress := term.NewProgress(a.Err)
-		defer progress.Done()
-		opts := manifest.ApplyOptions{
-			Adopt: true, Keep: flags.Keep, Rate: flags.Rate, Summary: summary,
-			Progress: func(done, total int) { progress.Update("applying", float64(done)/float64(max(1, total))) },
-			Wait:     time.Minute, Waiting: func(held *admin.LockedError) {
-				a.Err.Printf("waiting for %s, who is applying the same manifest, until %s at the latest\n",
-					held.By, kit.Instant(held.Until))
-			},
-		}
-		if stage != nil && len(stage.Stages) > 0 {
-			return rollout(ctx, a, lim, plans[i], opts, stage)
-		}
-		return manifest.Apply(ctx, lim, plans[i], opts)
-	})
-}
-
-// applyEach shows plans, asks for confirmation where necessary, and calls apply for each.
-func applyEach(
-	ctx context.Context, a *kit.Run, plans []*manifest.Plan, flags *applyFlags,
-	apply func(i int) (manifest.Result, error),
-) error {
+	if _, server := by.(onServer); server && flags.Rate != api.ApplyRate {
+		return kit.Usagef("--rate does not work through a server: it writes %d records per second", api.ApplyRate)
+	}
 	if a.Output == "table" {
 		err := a.Buffered(func() {
 			for _, p := range plans {
@@ -246,12 +204,12 @@ func applyEach(
 	if err := agree(ctx, a, plans, flags); err != nil {
 		return err
 	}
-	out := applied{Results: []manifest.Result{}}
+	out := api.Applied{Results: []manifest.Result{}}
 	var failure error
-	for i, p := range plans {
-		res, err := apply(i)
+	for _, p := range plans {
+		res, err := applyOne(ctx, a, by, p, flags, stage, rollback)
 		var stopped *manifest.StoppedError
-		if !errors.As(err, &stopped) { // nothing was applied
+		if !errors.As(err, &stopped) && res.Namespace != "" { // else nothing was applied, or it is not known what
 			out.Results = append(out.Results, res)
 		}
 		if err != nil {
@@ -268,6 +226,26 @@ func applyEach(
 		return failure
 	}
 	return err
+}
+
+// applyOne applies a plan, at once or in stages.
+func applyOne(
+	ctx context.Context, a *kit.Run, by planner, p *manifest.Plan, flags *applyFlags, stage *stageFlags, rollback int,
+) (manifest.Result, error) {
+	progress := term.NewProgress(a.Err)
+	defer progress.Done()
+	opts := manifest.ApplyOptions{
+		Adopt: true, Keep: flags.Keep, Rate: flags.Rate, Rollback: rollback,
+		Progress: func(done, total int) { progress.Update("applying", float64(done)/float64(max(1, total))) },
+		Wait:     time.Minute, Waiting: func(held *admin.LockedError) {
+			a.Err.Printf("waiting for %s, who is applying the same manifest, until %s at the latest\n",
+				held.By, kit.Instant(held.Until))
+		},
+	}
+	if store, ok := by.(onStore); ok && len(stage.Stages) > 0 {
+		return rollout(ctx, a, store.lim, p, opts, stage)
+	}
+	return by.apply(ctx, p, opts)
 }
 
 // partly gives a partial apply the exit code of a failure, whatever was wrong with the rest, unless the store did not

@@ -7,11 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
-	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
@@ -69,23 +67,25 @@ func rollback(r *kit.Run) *cobra.Command {
 manifest file does not change: applying it again undoes the rollback.`,
 		Example: "  weir limits rollback 3",
 	}, func(ctx context.Context, q *rollbackRequest) error {
-		return r.With(stores.Existing, func(lim *weir.Limiter) error {
-			_, text, err := admin.New(lim).Manifests.Revision(ctx, q.Manifest, q.Revision)
+		return r.Call(api.ShowRevision.Op, func(c api.Caller) error {
+			found, _, err := api.ShowRevision.Call(ctx, c, &api.RevisionKey{Name: q.Manifest, Revision: q.Revision})
 			if err != nil {
 				return err
 			}
-			source := strictyaml.Source{Name: fmt.Sprintf("revision %d", q.Revision), Text: text}
+			source := strictyaml.Source{Name: fmt.Sprintf("revision %d", q.Revision), Text: []byte(found.Text)}
 			ms, err := manifest.Decode([]strictyaml.Source{source}, strictyaml.Options{})
 			if err != nil {
 				return fmt.Errorf("revision %d was written by another version of weir: %w", q.Revision, err)
 			}
-			plans, err := makePlans(ctx, lim, ms, false)
+			var p planner = onServer{c}
+			if local, ok := c.(api.Local); ok {
+				p = onStore{local.Limiter}
+			}
+			plans, err := makePlans(ctx, p, ms, false)
 			if err != nil {
 				return err
 			}
-			return applyPlans(
-				ctx, r, lim, plans, &q.applyFlags, nil, fmt.Sprintf("rollback to revision %d", q.Revision),
-			)
+			return applyPlans(ctx, r, p, plans, &q.applyFlags, new(stageFlags), q.Revision)
 		})
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
-	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -120,81 +119,50 @@ func (p *provisioner) ask(ctx context.Context, r function.Request) (a function.A
 	return a, errors.New(strings.Join(texts, "; "))
 }
 
-// plans has the function plan manifests.
-func (p *provisioner) plans(ctx context.Context, ms []*manifest.Manifest, exact bool) (*manifest.Saved, error) {
-	all := &manifest.Saved{}
-	for _, m := range ms {
-		var declared any
-		if err := yaml.Unmarshal(m.Text(), &declared); err != nil {
-			return nil, err
-		}
-		text, err := json.Marshal(declared)
-		if err != nil {
-			return nil, err
-		}
-		a, err := p.ask(ctx, function.Request{Action: "plan", Manifest: text, Exact: exact, Detail: true})
-		if err != nil {
-			return nil, err
-		}
-		var one manifest.Saved
-		if a.Saved == nil {
-			return nil, fmt.Errorf(
-				"the plan for namespace %s is too large for a Lambda answer: split the manifest, or plan without "+
-					"--via-lambda",
-				m.Namespace,
-			)
-		}
-		if err := json.Unmarshal(a.Saved, &one); err != nil {
-			return nil, fmt.Errorf("the function's plan: %w", err)
-		}
-		all.Format, all.Plans = one.Format, append(all.Plans, one.Plans...)
+// plan has the function plan a manifest.
+func (p *provisioner) plan(ctx context.Context, m *manifest.Manifest, exact bool) (*manifest.Plan, error) {
+	var declared any
+	if err := yaml.Unmarshal(m.Text(), &declared); err != nil {
+		return nil, err
 	}
-	return all, nil
-}
-
-// plansOf returns the saved plans, to be shown.
-func plansOf(s *manifest.Saved) (plans []*manifest.Plan) {
-	for i := range s.Plans {
-		plans = append(plans, s.Plans[i].Plan)
-	}
-	return plans
-}
-
-// applyVia has the function apply manifests or a saved plan, after it has shown the plans and asked as apply does.
-func applyVia(ctx context.Context, a *kit.Run, q *applyRequest, text []byte, ms []*manifest.Manifest) error {
-	var saved *manifest.Saved
-	var err error
-	if q.Plan != "" {
-		if saved, err = manifest.ReadSaved(text, q.Plan); err != nil {
-			return err
-		}
-		if slices.Contains(plansOf(saved), nil) {
-			return fmt.Errorf("%s is not a saved plan of this weir: make one with plan --out", q.Plan)
-		}
-	}
-	p, err := q.provisioner(ctx)
+	text, err := json.Marshal(declared)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if saved == nil {
-		if saved, err = p.plans(ctx, ms, q.Exact); err != nil {
-			return err
-		}
+	a, err := p.ask(ctx, function.Request{Action: "plan", Manifest: text, Exact: exact, Detail: true})
+	switch {
+	case err != nil:
+		return nil, err
+	case a.Saved == nil:
+		return nil, fmt.Errorf(
+			"the plan for namespace %s is too large for a Lambda answer: split the manifest, or plan without "+
+				"--via-lambda", m.Namespace,
+		)
 	}
-	return applyEach(ctx, a, plansOf(saved), &q.applyFlags, func(i int) (manifest.Result, error) {
-		one := manifest.Saved{
-			Format: saved.Format, Plans: []manifest.SavedPlan{{Text: saved.Plans[i].Text, State: saved.Plans[i].State}},
-		}
-		text, err := json.Marshal(one)
-		if err != nil {
-			return manifest.Result{}, err
-		}
-		got, err := p.ask(ctx, function.Request{Action: "apply", Saved: text, Adopt: true, Keep: q.Keep, Rate: q.Rate})
-		if got.Result == nil {
-			got.Result = &manifest.Result{
-				Namespace: saved.Plans[i].Plan.Namespace, Manifest: saved.Plans[i].Plan.Manifest,
-			}
-		}
-		return *got.Result, err
+	var saved manifest.Saved
+	if err := json.Unmarshal(a.Saved, &saved); err != nil || len(saved.Plans) != 1 || saved.Plans[0].Plan == nil {
+		return nil, errors.New("the answer of the function is not a plan of this weir")
+	}
+	made := saved.Plans[0].Plan.Of(m)
+	made.State = saved.Plans[0].State
+	return made, nil
+}
+
+// apply has the function apply a plan.
+func (p *provisioner) apply(
+	ctx context.Context, plan *manifest.Plan, opts manifest.ApplyOptions,
+) (manifest.Result, error) {
+	text, err := json.Marshal(manifest.Saved{
+		Format: manifest.SavedFormat, Plans: []manifest.SavedPlan{{Text: plan.Text(), State: plan.State}},
 	})
+	if err != nil {
+		return manifest.Result{}, err
+	}
+	got, err := p.ask(ctx, function.Request{
+		Action: "apply", Saved: text, Adopt: opts.Adopt, Keep: opts.Keep, Rate: opts.Rate,
+	})
+	if got.Result == nil {
+		return manifest.Result{}, err
+	}
+	return *got.Result, err
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/aws/function"
 	"github.com/weirlimits/weir/internal/cli/kit"
@@ -161,17 +160,4 @@ func (f *planFlags) exit(changed bool, err error) error {
 		return kit.Quiet(kit.WithCode(errors.New("there are changes"), kit.WrongUsage))
 	}
 	return nil
-}
-
-// makePlans makes the plans of manifests.
-func makePlans(ctx context.Context, lim *weir.Limiter, ms []*manifest.Manifest, exact bool) ([]*manifest.Plan, error) {
-	var plans []*manifest.Plan
-	for _, m := range ms {
-		p, err := manifest.Make(ctx, lim, m, manifest.PlanOptions{Exact: exact})
-		if err != nil {
-			return nil, err
-		}
-		plans = append(plans, p)
-	}
-	return plans, nil
 }

@@ -24,7 +24,7 @@ type stageFlags struct {
 	Bake    time.Duration `json:"bake" default:"10m"`
 	Abort   string        `json:"abort_on"`
 	Gate    string        `json:"gate"`
-	Servers []string      `json:"server"`
+	Servers []string      `json:"deciding_server"`
 
 	percents  []int
 	threshold float64 // negative for none
@@ -37,7 +37,7 @@ func (f *stageFlags) check() error {
 	f.Stages, f.Servers = kit.Words(f.Stages), kit.Words(f.Servers)
 	if len(f.Stages) == 0 {
 		if f.Abort != "" || len(f.Servers) > 0 || f.Gate != "" {
-			return kit.Usage(errors.New("--abort-on, --server and --gate need --stage"))
+			return kit.Usage(errors.New("--abort-on, --deciding-server and --gate need --stage"))
 		}
 		return nil
 	}
@@ -72,7 +72,7 @@ func (f *stageFlags) check() error {
 	case f.Bake <= 0:
 		return kit.Usage(errors.New("--bake must be positive"))
 	case len(f.Servers) > 0 && f.Abort == "":
-		return kit.Usage(errors.New("--server needs --abort-on"))
+		return kit.Usage(errors.New("--deciding-server needs --abort-on"))
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (g *refusals) Check(ctx context.Context, last bool) error {
 
 // errNotCounted is for stores that count only refusals, on which every request would seem to be refused.
 var errNotCounted = errors.New(
-	"the store does not count the requests that it admits: name the deciding servers with --server",
+	"the store does not count the requests that it admits: name the deciding servers with --deciding-server",
 )
 
 // usageOf returns a function that reads what the store has counted in a namespace since the hour of began.
@@ -184,7 +184,7 @@ func usageOf(lim *weir.Limiter, began time.Time) func(context.Context) ([]tallie
 			By: weiradmin.ByNamespace, Window: weiradmin.Hourly, From: began, Max: 1000,
 		})
 		if errors.Is(err, weir.ErrNoUsage) {
-			err = fmt.Errorf("%w: name the deciding servers with --server", err)
+			err = fmt.Errorf("%w: name the deciding servers with --deciding-server", err)
 		}
 		if err != nil {
 			return nil, err

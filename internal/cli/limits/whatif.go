@@ -21,12 +21,12 @@ type whatIfFlags struct {
 	Days *int `json:"days" range:"1..90"` // hourly usage is kept for 90 days by default
 }
 
-func (f *whatIfFlags) check(via *lambdaFlags) error {
+func (f *whatIfFlags) check(r *kit.Run, via *lambdaFlags) error {
 	switch {
-	case !f.On && f.Days != nil:
+	case f.On:
+		return via.needStore(r, "--what-if")
+	case f.Days != nil:
 		return kit.Usage(errors.New("--days needs --what-if"))
-	case f.On && via.Stack != "":
-		return kit.Usage(errors.New("--what-if reads usage from the store, so it cannot be used with --via-lambda"))
 	}
 	return nil
 }
@@ -41,8 +41,9 @@ type triedPlan struct {
 }
 
 // tried checks recorded usage against plans.
-func tried(ctx context.Context, lim *weir.Limiter, plans []*manifest.Plan, flags *whatIfFlags) ([]triedPlan, error) {
-	if !flags.On {
+func tried(ctx context.Context, by planner, plans []*manifest.Plan, flags *whatIfFlags) ([]triedPlan, error) {
+	store, ok := by.(onStore)
+	if !ok || !flags.On {
 		return nil, nil
 	}
 	days := 7
@@ -56,7 +57,7 @@ func tried(ctx context.Context, lim *weir.Limiter, plans []*manifest.Plan, flags
 			continue
 		}
 		last := api.Period{Window: admin.Hourly, From: time.Now().AddDate(0, 0, -days)}
-		windows, err := lab.SpentIn(ctx, lim.In(p.Namespace), last)
+		windows, err := lab.SpentIn(ctx, store.lim.In(p.Namespace), last)
 		if err != nil {
 			return nil, err
 		}

@@ -137,13 +137,6 @@ func (s *Server) query(r *http.Request, names ...string) (query, error) {
 	return q, err
 }
 
-// change is query for a request that changes something. The request that it returns carries the principal for the
-// audit.
-func (s *Server) change(r *http.Request, names ...string) (query, *http.Request, error) {
-	q, err := s.query(r, names...)
-	return q, r.WithContext(s.principal(r)), err
-}
-
 func (s *Server) principal(r *http.Request) context.Context {
 	return admin.WithPrincipal(r.Context(), callerOf(r).Audit("http"))
 }

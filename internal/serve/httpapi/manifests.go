@@ -6,11 +6,11 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"strconv"
 	"sync"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
@@ -21,9 +21,6 @@ const (
 	maxManifest = 4 << 20
 	maxPieces   = 500_000
 )
-
-// applyRate is the maximum number of records that a request writes per second.
-const applyRate = 2000
 
 // maxManifests bounds the concurrent requests with manifests: each can keep a processor busy for seconds.
 const maxManifests = 4
@@ -90,17 +87,8 @@ func manifestError(err error) error {
 	return err
 }
 
-// declared is query for requests whose manifests name the namespace.
-func (s *manifests) declared(r *http.Request, names ...string) (query, error) {
-	q, err := parameters(r, names...)
-	if err == nil && q.Has("namespace") {
-		err = badField("namespace", "has no meaning here: the manifest names it")
-	}
-	return q, err
-}
-
 func (s *manifests) validate(w http.ResponseWriter, r *http.Request) error {
-	if _, err := s.declared(r); err != nil {
+	if _, err := s.operand(r, nil, nil, true); err != nil {
 		return err
 	}
 	ms, err := s.read(r)
@@ -121,16 +109,16 @@ func (s *manifests) validate(w http.ResponseWriter, r *http.Request) error {
 }
 
 // plans returns the plans for the manifests of a request, compared with the live records.
-func (s *manifests) plans(ctx context.Context, r *http.Request, q query) ([]*manifest.Plan, error) {
-	exact, err := q.flag("exact")
-	if err != nil {
+func (s *manifests) plans(r *http.Request) ([]*manifest.Plan, error) {
+	var q api.PlanQuery
+	if _, err := s.operand(r, &q, api.PlanManifests.Fields(), true); err != nil {
 		return nil, err
 	}
 	ms, err := s.read(r)
 	if err != nil {
 		return nil, err
 	}
-	return s.planOf(ctx, ms, exact)
+	return s.planOf(r.Context(), ms, q.Exact)
 }
 
 func (s *manifests) planOf(ctx context.Context, ms []*manifest.Manifest, exact bool) ([]*manifest.Plan, error) {
@@ -145,24 +133,16 @@ func (s *manifests) planOf(ctx context.Context, ms []*manifest.Manifest, exact b
 }
 
 func (s *manifests) plan(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.declared(r, "exact")
+	plans, err := s.plans(r)
 	if err != nil {
 		return err
 	}
-	plans, err := s.plans(r.Context(), r, q)
-	if err != nil {
-		return err
-	}
-	return reply(w, http.StatusOK, map[string]any{"plans": plans})
+	return reply(w, http.StatusOK, api.Plans{Plans: plans})
 }
 
 // diff lists the live records that differ from the manifests, and why.
 func (s *manifests) diff(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.declared(r, "exact")
-	if err != nil {
-		return err
-	}
-	plans, err := s.plans(r.Context(), r, q)
+	plans, err := s.plans(r)
 	if err != nil {
 		return err
 	}
@@ -170,68 +150,57 @@ func (s *manifests) diff(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *manifests) apply(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.declared(r, "adopt", "delete")
+	var q api.ManifestChange
+	if _, err := s.operand(r, &q, api.ApplyManifests.Fields(), true); err != nil {
+		return err
+	}
+	ms, err := s.read(r)
 	if err != nil {
 		return err
 	}
-	ctx := s.principal(r)
-	plans, err := s.plans(ctx, r, q)
-	if err != nil {
-		return err
-	}
-	return s.applyPlans(ctx, w, q, plans, "")
+	return s.applyAll(w, r, ms, &q.Permitted, 0)
 }
 
-// applyPlans applies plans as far as the parameters allow. Nobody is there to confirm.
-func (s *manifests) applyPlans(
-	ctx context.Context, w http.ResponseWriter, q query, plans []*manifest.Plan, summary string,
+// applyAll plans and applies manifests as far as the request permits. Nobody is there to confirm.
+func (s *manifests) applyAll(
+	w http.ResponseWriter, r *http.Request, ms []*manifest.Manifest, q *api.Permitted, rollback int,
 ) error {
-	adopt, err := q.flag("adopt")
+	ctx := s.principal(r)
+	plans, err := s.planOf(ctx, ms, false)
 	if err != nil {
 		return err
 	}
-	remove := true
-	if q.Has("delete") {
-		if remove, err = q.flag("delete"); err != nil {
-			return err
+	if q.State != "" && (len(plans) != 1 || plans[0].State != q.State) {
+		return &httpError{
+			kind: kindConflict, detail: "the live records have changed since the plan was made: plan again",
 		}
 	}
-	results := make([]manifest.Result, 0, len(plans))
+	all := api.Applied{Results: []manifest.Result{}}
 	for _, p := range plans {
 		res, err := manifest.Apply(ctx, s.cfg.Limiter, p, manifest.ApplyOptions{
-			Adopt: adopt, Keep: !remove,
-			Rate: applyRate, Summary: summary,
+			Adopt: q.Adopt, Keep: q.Delete != nil && !*q.Delete, Rate: api.ApplyRate, Rollback: rollback,
 		})
 		if err != nil {
 			return manifestError(err)
 		}
-		results = append(results, res)
+		all.Results = append(all.Results, res)
 	}
-	return reply(w, http.StatusOK, map[string]any{"results": results})
-}
-
-// revision parses a revision number, which starts at 1.
-func revision(text string) (int, error) {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		return 0, badField("revision", "%q is not a number from 1", text)
-	}
-	return n, nil
+	return reply(w, http.StatusOK, all)
 }
 
 func (s *manifests) rollback(w http.ResponseWriter, r *http.Request) error {
-	q, r, err := s.change(r, "revision", "adopt", "delete")
-	if err != nil {
+	var q api.Rollback
+	lim, err := s.operand(r, &q, api.RollbackManifest.Fields(), false)
+	switch {
+	case err != nil:
 		return err
-	}
-	n, err := revision(q.Get("revision"))
-	if err != nil {
-		return err
+	case q.Revision == 0:
+		return badField("revision", "is missing")
 	}
 	if err := noBody(r); err != nil {
 		return err
 	}
-	_, text, err := admin.New(q.lim).Manifests.Revision(r.Context(), pathID(r, "name"), n)
+	_, text, err := admin.New(lim).Manifests.Revision(r.Context(), q.Name, q.Revision)
 	if err != nil {
 		return err
 	}
@@ -239,15 +208,11 @@ func (s *manifests) rollback(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	plans, err := s.planOf(r.Context(), ms, false)
-	if err != nil {
-		return err
-	}
-	return s.applyPlans(r.Context(), w, q, plans, "rollback to revision "+strconv.Itoa(n))
+	return s.applyAll(w, r, ms, &q.Permitted, q.Revision)
 }
 
 func (s *manifests) schema(w http.ResponseWriter, r *http.Request) error {
-	if _, err := s.declared(r); err != nil {
+	if _, err := s.operand(r, nil, nil, true); err != nil {
 		return err
 	}
 	h := w.Header()

@@ -46,17 +46,6 @@ func parameters(r *http.Request, names ...string) (query, error) {
 	return q, nil
 }
 
-// flag reads a Boolean parameter.
-func (q query) flag(name string) (bool, error) {
-	switch q.Get(name) {
-	case "", "false":
-		return false, nil
-	case "true":
-		return true, nil
-	}
-	return false, badField(name, "must be true or false")
-}
-
 // reply answers with any value as JSON.
 func reply(w http.ResponseWriter, status int, v any) error {
 	var b bytes.Buffer

@@ -240,7 +240,7 @@ func (s *Server) operand(r *http.Request, req any, fields []api.Field, all bool)
 			return nil, err
 		}
 	case q.Has("namespace"):
-		return nil, badField("namespace", "has no meaning here: the namespace is in the path or body")
+		return nil, badField("namespace", "has no meaning here: the path or the body names it")
 	}
 	for _, f := range fields {
 		texts := q.Values[f.Name]

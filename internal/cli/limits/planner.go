@@ -1,0 +1,110 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
+	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/cli/stores"
+	"github.com/weirlimits/weir/internal/manifest"
+)
+
+// planner plans and applies manifests: on a store, through a server, or in the function of a stack.
+type planner interface {
+	plan(ctx context.Context, m *manifest.Manifest, exact bool) (*manifest.Plan, error)
+	apply(ctx context.Context, p *manifest.Plan, opts manifest.ApplyOptions) (manifest.Result, error)
+}
+
+// with calls f with the planner that the flags name.
+func (f *lambdaFlags) with(ctx context.Context, r *kit.Run, how stores.Access, do func(planner) error) error {
+	switch {
+	case f.Stack != "":
+		p, err := f.provisioner(ctx)
+		if err != nil {
+			return err
+		}
+		return do(p)
+	case r.Server != "":
+		return r.Call(api.PlanManifests.Op, func(c api.Caller) error { return do(onServer{c}) })
+	}
+	return r.With(how, func(lim *weir.Limiter) error { return do(onStore{lim}) })
+}
+
+// needStore returns an error for a flag that works only on a store.
+func (f *lambdaFlags) needStore(r *kit.Run, flag string) error {
+	if f.Stack != "" || r.Server != "" {
+		return kit.Usagef("%s works only on a store: give --store URL, and neither --server nor --via-lambda", flag)
+	}
+	return nil
+}
+
+// makePlans makes the plans of manifests.
+func makePlans(ctx context.Context, p planner, ms []*manifest.Manifest, exact bool) ([]*manifest.Plan, error) {
+	var plans []*manifest.Plan
+	for _, m := range ms {
+		made, err := p.plan(ctx, m, exact)
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, made)
+	}
+	return plans, nil
+}
+
+type onStore struct{ lim *weir.Limiter }
+
+func (s onStore) plan(ctx context.Context, m *manifest.Manifest, exact bool) (*manifest.Plan, error) {
+	return manifest.Make(ctx, s.lim, m, manifest.PlanOptions{Exact: exact})
+}
+
+func (s onStore) apply(
+	ctx context.Context, p *manifest.Plan, opts manifest.ApplyOptions,
+) (manifest.Result, error) {
+	return manifest.Apply(ctx, s.lim, p, opts)
+}
+
+type onServer struct{ api.Caller }
+
+func (s onServer) plan(ctx context.Context, m *manifest.Manifest, exact bool) (*manifest.Plan, error) {
+	got, _, err := api.PlanManifests.Call(ctx, s, &api.PlanQuery{Text: string(m.Text()), Exact: exact})
+	switch {
+	case err != nil:
+		return nil, located{err, m.Located(err.Error(), "body")}
+	case len(got.Plans) != 1 || got.Plans[0] == nil:
+		return nil, fmt.Errorf("the server made %d plans of 1 manifest", len(got.Plans))
+	}
+	return got.Plans[0].Of(m), nil
+}
+
+// located is an error with places in the user's own files.
+type located struct {
+	error
+	text string
+}
+
+func (e located) Error() string { return e.text }
+func (e located) Unwrap() error { return e.error }
+
+func (s onServer) apply(
+	ctx context.Context, p *manifest.Plan, opts manifest.ApplyOptions,
+) (manifest.Result, error) {
+	may := api.Permitted{Adopt: opts.Adopt, Delete: new(!opts.Keep), State: p.State}
+	var got api.Applied
+	var err error
+	if opts.Rollback > 0 {
+		got, _, err = api.RollbackManifest.Call(ctx, s, &api.Rollback{
+			Name: p.Manifest, Revision: opts.Rollback, Permitted: may,
+		})
+	} else {
+		got, _, err = api.ApplyManifests.Call(ctx, s, &api.ManifestChange{Text: p.Text(), Permitted: may})
+	}
+	switch {
+	case err != nil:
+		return manifest.Result{}, err
+	case len(got.Results) != 1:
+		return manifest.Result{}, fmt.Errorf("the server applied %d manifests of 1", len(got.Results))
+	}
+	return got.Results[0], nil
+}
