@@ -87,7 +87,7 @@ func TestShare(t *testing.T) {
 		sum := new(big.Int)
 		for k := range n {
 			pl := Place{k, n}
-			got := pl.share(x)
+			got := pl.portion(x)
 			want := new(big.Int).Div(new(big.Int).Add(big.NewInt(x), big.NewInt(int64(k))), big.NewInt(int64(n))) // Euclidean: floor, as n > 0
 			if want.Cmp(big.NewInt(got)) != 0 {
 				t.Fatalf("share %d of %d of %d is %d, want %s", k, n, x, got, want)
@@ -95,8 +95,8 @@ func TestShare(t *testing.T) {
 			sum.Add(sum, big.NewInt(got))
 			if n < MaxShards {
 				a, b := Place{k, 2 * n}, Place{k + n, 2 * n}
-				if a.share(x)+b.share(x) != got {
-					t.Fatalf("%d of %d has %d of %d, its halves %d and %d", k, n, got, x, a.share(x), b.share(x))
+				if a.portion(x)+b.portion(x) != got {
+					t.Fatalf("%d of %d has %d of %d, its halves %d and %d", k, n, got, x, a.portion(x), b.portion(x))
 				}
 			}
 		}
@@ -118,7 +118,7 @@ func TestHalves(t *testing.T) {
 					low, high := halves(level)
 					for reading := range int64(24 * n) {
 						room := func(pl Place, level int64) int64 {
-							return pl.share(burst) - clock.Outstanding(level, pl.share(reading))
+							return pl.portion(burst) - clock.Outstanding(level, pl.portion(reading))
 						}
 						have, left, right := room(whole, level), room(a, low), room(b, high)
 						if max(0, left)+max(0, right) > max(0, have) || max(left, right) > 0 && have <= 0 || left+right < have-2 {

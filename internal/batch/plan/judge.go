@@ -198,7 +198,7 @@ func (w *Write) order(answers []Answer) {
 	if len(answers) < 2 || w.Upkeep != nil || w.undoes() {
 		return
 	}
-	later := make([]int64, len(w.Parts))
+	later := make([]int64, len(w.Totals))
 	for i := len(answers) - 1; i >= 0; i-- {
 		a := &answers[i]
 		a.Later = make([]int64, len(a.Amounts))

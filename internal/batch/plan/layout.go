@@ -10,9 +10,9 @@ import (
 // Place is a shard's position among all shards of its bucket: shard K of N, where N is a power of two.
 type Place struct{ K, N int }
 
-// share returns the shard's part of x. Over all shards, the parts add up to x exactly, and a shard's part is exactly
+// portion returns the shard's portion of x. Over all shards, the portions add up to x exactly, and a shard's is exactly
 // the sum of those of the two shards into which it splits.
-func (pl Place) share(x int64) int64 {
+func (pl Place) portion(x int64) int64 {
 	if pl.N == 1 {
 		return x
 	}
@@ -24,17 +24,11 @@ func (pl Place) share(x int64) int64 {
 	return q + (r+k)/n
 }
 
-// Clock returns the shard's part of a limit's clock.
-func (pl Place) Clock(p clock.Params, now int64) int64 { return pl.share(p.Clock(now)) }
+// Clock returns the shard's portion of a limit's clock.
+func (pl Place) Clock(p clock.Params, now int64) int64 { return pl.portion(p.Clock(now)) }
 
-// Burst returns the shard's part of a limit's burst.
-func (pl Place) Burst(p clock.Params) int64 { return pl.share(p.Burst) }
-
-// fits reports whether a debit fits the shard, by the shard's clock. A debit of 0 fits unless the shard is in debt.
-func (pl Place) fits(p clock.Params, level, reading, amount int64) bool {
-	p.Burst = pl.Burst(p)
-	return p.Fits(level, reading, amount)
-}
+// Burst returns the shard's portion of a limit's burst.
+func (pl Place) Burst(p clock.Params) int64 { return pl.portion(p.Burst) }
 
 // assert makes a write assert that the bucket still has this number of shards, and is not being split. Otherwise the
 // shard's clock would be a different one.

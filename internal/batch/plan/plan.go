@@ -23,7 +23,7 @@ type planner struct {
 	below bool // it returns more of a limit than it debits, so no take may join
 
 	entries [1]Entry // space for those of most writes
-	parts   [2]Part
+	totals  [2]Total
 }
 
 // Plan decides what an item's next write carries, and which jobs wait for a later one. Those that need no write are
@@ -31,7 +31,7 @@ type planner struct {
 func Plan(s State, jobs []*Job, at time.Time) (State, *Write, []*Job) {
 	p := &planner{s: s, at: at}
 	p.w = Write{Now: p.s.Tick(at), Planned: at, On: s.On, Rules: s.Rules}
-	p.w.Entries, p.w.Parts = p.entries[:0], p.parts[:0]
+	p.w.Entries, p.w.Totals = p.entries[:0], p.totals[:0]
 	if s.Last != nil && s.Last.Exists {
 		p.w.Last = s.Last
 	}
@@ -143,8 +143,8 @@ func (p *planner) finish() {
 			w.Owed, p.s.Owed = p.s.Owed, Counts{}
 		}
 		if !w.undoes() {
-			for i := range w.Parts {
-				p.choose(&w.Parts[i])
+			for i := range w.Totals {
+				p.choose(&w.Totals[i])
 			}
 		}
 	}
@@ -178,8 +178,8 @@ func (p *planner) settle(j *Job) verdict {
 	below := false
 	for i, a := range amounts {
 		if a < 0 {
-			part := w.part(j.View.Names[i])
-			below = below || part == nil || !part.Has || part.Sum-part.Back < -a
+			total := w.total(j.View.Names[i])
+			below = below || total == nil || !total.Has || total.Sum-total.Back < -a
 		}
 	}
 	if below && p.takes || w.clashes(j) {
@@ -304,7 +304,7 @@ func (p *planner) first(j *Job) verdict {
 	}
 	overrides := 0
 	for i, l := range j.View.Limits {
-		if l.Override && j.Amounts[i] > 0 && w.part(j.View.Names[i]) == nil {
+		if l.Override && j.Amounts[i] > 0 && w.total(j.View.Names[i]) == nil {
 			overrides++
 		}
 	}
@@ -344,7 +344,7 @@ func (p *planner) overrides(j *Job) verdict {
 	w, it := &p.w, p.w.Last
 	added := 0
 	for i, l := range j.View.Limits {
-		if l.Override && j.Amounts[i] > 0 && it.Find(j.View.Names[i]) == nil && w.part(j.View.Names[i]) == nil {
+		if l.Override && j.Amounts[i] > 0 && it.Find(j.View.Names[i]) == nil && w.total(j.View.Names[i]) == nil {
 			added++
 		}
 	}
@@ -380,8 +380,8 @@ func (p *planner) undo(j *Job) verdict {
 	for i, a := range j.Amounts {
 		if a > 0 && j.Tries < maxUndoTries {
 			stands := j.Proof.stands(w.Last, w.On, j.View, i, later)
-			if part := w.part(j.View.Names[i]); part != nil {
-				stands -= part.Back
+			if total := w.total(j.View.Names[i]); total != nil {
+				stands -= total.Back
 			}
 			back[i] = min(a, max(0, stands))
 		}
@@ -396,7 +396,7 @@ func (p *planner) undo(j *Job) verdict {
 	}
 	for i, a := range back {
 		if a > 0 {
-			w.partOf(&e, i).Back += a
+			w.totalOf(&e, i).Back += a
 		}
 	}
 	return joins
@@ -424,13 +424,13 @@ func (p *planner) ahead(j *Job) verdict {
 	}
 	e := Entry{Job: j, Amounts: make([]int64, len(j.Amounts))}
 	for i, name := range j.View.Names {
-		part := w.part(name)
-		available := w.On.Burst(part.Params) - part.Bound
-		if part.Has {
-			available -= clock.Outstanding(part.Level, w.On.Clock(part.Params, w.Now))
+		total := w.total(name)
+		available := w.On.Burst(total.Params) - total.Bound
+		if total.Has {
+			available -= clock.Outstanding(total.Level, w.On.Clock(total.Params, w.Now))
 		}
 		e.Amounts[i] = int64(max(0, min(float64(j.Amounts[i]), j.Ahead*float64(available))))
-		if part.Sum == 0 && e.Amounts[i] > 0 {
+		if total.Sum == 0 && e.Amounts[i] > 0 {
 			return waits
 		}
 	}
@@ -459,14 +459,14 @@ func (p *planner) carry(e Entry) {
 		if j.Kind == Settle && a == 0 {
 			continue
 		}
-		part := w.partOf(&e, i)
+		total := w.totalOf(&e, i)
 		switch {
 		case a < 0:
-			part.Back -= a
+			total.Back -= a
 		case !e.leftOut(i):
-			part.Sum += a
+			total.Sum += a
 			if !j.forced(i) {
-				part.Bound = part.Sum
+				total.Bound = total.Sum
 			}
 		}
 	}

@@ -181,7 +181,7 @@ func (b *bench) show(w *plan.Write, later []*plan.Job) string {
 	if w.Number > 0 {
 		var text strings.Builder
 		text.WriteString("write " + strings.Join(names, ", "))
-		for _, p := range w.Parts {
+		for _, p := range w.Totals {
 			text.WriteString(": ")
 			if p.Sum > 0 {
 				text.WriteString("+" + whole(p.Sum))

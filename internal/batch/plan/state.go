@@ -34,7 +34,7 @@ type Job struct {
 	Came    int64   // when it came, by the item's time
 	Counts  bool    // it counts as a take; of an undo: it undoes one that did
 	MayMove bool    // of a take: it goes to another item if this one is throttled
-	Ahead   float64 // above 0: it debits ahead, at most this share of what is available, and is never refused
+	Ahead   float64 // above 0: it debits ahead, at most this fraction of what is available, and is never refused
 	Proof   *Proof  // of an undo: of the debit
 	Tries   int     // number of its writes whose condition failed
 }
@@ -173,17 +173,17 @@ func (s *State) RefusesNow(j *Job, at time.Time, now int64) bool {
 	return s.fresh(at) && s.Refuses(j, now)
 }
 
-// Room returns how much of a limit is available, by what was last seen, and the item's share of the burst.
-func (s *State) Room(v *View, i int, now int64) (room, share int64) {
-	share = s.On.Burst(v.Params[i])
+// Room returns how much of a limit is available, by what was last seen, and the item's portion of the burst.
+func (s *State) Room(v *View, i int, now int64) (room, burst int64) {
+	burst = s.On.Burst(v.Params[i])
 	if s.Last == nil {
-		return share, share
+		return burst, burst
 	}
 	level, ok := s.Last.Level(v.Names[i])
 	if !ok {
-		return share, share
+		return burst, burst
 	}
-	return share - clock.Outstanding(level, s.On.Clock(v.Params[i], now)), share
+	return burst - clock.Outstanding(level, s.On.Clock(v.Params[i], now)), burst
 }
 
 // exceeded reports whether a take would not fit even a full shard.
@@ -217,7 +217,7 @@ func fits(it *Item, on Place, j *Job, now int64, beside *Write) bool {
 	return true
 }
 
-// fitsOne is fits for a single charge.
+// fitsOne is fits for a single charge. A charge of 0 fits unless the item is in debt.
 func fitsOne(it *Item, on Place, v *View, i int, a, now int64, beside *Write) bool {
 	p, name := v.Params[i], v.Names[i]
 	reading := on.Clock(p, now)
@@ -228,5 +228,6 @@ func fitsOne(it *Item, on Place, v *View, i int, a, now int64, beside *Write) bo
 	if n := beside.spent(name); n != 0 {
 		level = clock.Spend(level, reading, n)
 	}
-	return on.fits(p, level, reading, a)
+	p.Burst = on.Burst(p)
+	return p.Fits(level, reading, a)
 }

@@ -18,7 +18,7 @@ type Write struct {
 	Rules   *Rules
 	Last    *Item // the item that it was planned on; nil: no existing item is known
 	Entries []Entry
-	Parts   []Part
+	Totals  []Total
 	Upkeep  upkeep // nil: none
 	Own     Limits
 	Added   int    // number of overrides that the item does not have
@@ -44,8 +44,8 @@ type Limits struct {
 	Epoch uint64
 }
 
-// Part is what a write does to one limit.
-type Part struct {
+// Total is what a write does to one limit, over all its entries.
+type Total struct {
 	Name    string
 	Limit   *store.Limit
 	Params  clock.Params
@@ -83,13 +83,13 @@ func (w *Write) last() *Item {
 func (w *Write) undoes() bool { return len(w.Entries) > 0 && w.Entries[0].Job.Kind == Undo }
 
 func (w *Write) index(name string) int {
-	return slices.IndexFunc(w.Parts, func(p Part) bool { return p.Name == name })
+	return slices.IndexFunc(w.Totals, func(p Total) bool { return p.Name == name })
 }
 
-// part returns what the write does to a limit, or nil.
-func (w *Write) part(name string) *Part {
+// total returns what the write does to a limit, or nil.
+func (w *Write) total(name string) *Total {
 	if i := w.index(name); i >= 0 {
-		return &w.Parts[i]
+		return &w.Totals[i]
 	}
 	return nil
 }
@@ -99,19 +99,19 @@ func (w *Write) spent(name string) int64 {
 	if w == nil {
 		return 0
 	}
-	if p := w.part(name); p != nil {
+	if p := w.total(name); p != nil {
 		return p.Sum
 	}
 	return 0
 }
 
-// partOf returns the write's part for an entry's limit, and adds it if there is none.
-func (w *Write) partOf(e *Entry, i int) *Part {
+// totalOf returns the write's total of an entry's limit, and adds it if there is none.
+func (w *Write) totalOf(e *Entry, i int) *Total {
 	v := e.Job.View
-	if p := w.part(v.Names[i]); p != nil {
+	if p := w.total(v.Names[i]); p != nil {
 		return p
 	}
-	p := Part{Name: v.Names[i], attrs: &v.attrs[i], Limit: v.Limits[i], Params: v.Params[i], Bound: -1}
+	p := Total{Name: v.Names[i], attrs: &v.attrs[i], Limit: v.Limits[i], Params: v.Params[i], Bound: -1}
 	if w.Last != nil {
 		if l := w.Last.Find(p.Name); l != nil {
 			p.Known, p.Has, p.Level = true, l.Has, l.Level
@@ -123,14 +123,14 @@ func (w *Write) partOf(e *Entry, i int) *Part {
 	if !p.Known && p.Limit.Override && e.Amounts[i] > 0 {
 		w.Added++
 	}
-	w.Parts = append(w.Parts, p)
-	return &w.Parts[len(w.Parts)-1]
+	w.Totals = append(w.Totals, p)
+	return &w.Totals[len(w.Totals)-1]
 }
 
 // clashes reports whether a job and the write give different parameters to a limit that the item does not have.
 func (w *Write) clashes(j *Job) bool {
 	for i, name := range j.View.Names {
-		if p := w.part(name); p != nil && !p.Known && p.Params != j.View.Params[i] {
+		if p := w.total(name); p != nil && !p.Known && p.Params != j.View.Params[i] {
 			return true
 		}
 	}
@@ -171,7 +171,7 @@ func (w *Write) overflows(j *Job) bool {
 // onlyGives reports whether the write debits nothing.
 func (w *Write) onlyGives() bool {
 	return !slices.ContainsFunc(w.Entries, func(e Entry) bool { return e.Job.Kind == Take }) &&
-		!slices.ContainsFunc(w.Parts, func(p Part) bool { return p.Sum > 0 })
+		!slices.ContainsFunc(w.Totals, func(p Total) bool { return p.Sum > 0 })
 }
 
 // Deletes reports whether the write deletes the item. It must then assert that the item belongs to no split bucket.
@@ -210,8 +210,8 @@ func (w *Write) Update(u *Update) {
 // giving writes returns. It asserts that each limit has a level, whatever it is.
 func (w *Write) giving(u *Update) {
 	w.On.assert(u)
-	for i := range w.Parts {
-		p := &w.Parts[i]
+	for i := range w.Totals {
+		p := &w.Totals[i]
 		u.op(condExists, p.attrs.level)
 		u.op(addTo, p.attrs.level, -p.Back)
 		u.op(addTo, p.attrs.returned, p.Back)
@@ -222,8 +222,8 @@ func (w *Write) giving(u *Update) {
 func (w *Write) debiting(u *Update) {
 	w.asItWas(u)
 	full := w.Now // when the last limit is full
-	for i := range w.Parts {
-		full = max(full, w.debit(u, &w.Parts[i]))
+	for i := range w.Totals {
+		full = max(full, w.debit(u, &w.Totals[i]))
 	}
 	switch {
 	case w.Added > 0 && w.Last == nil:
@@ -262,8 +262,8 @@ func (w *Write) asItWas(u *Update) {
 	}
 }
 
-// debit writes one limit's part, and returns the latest time at which the limit is full after it.
-func (w *Write) debit(u *Update, p *Part) (fullAt int64) {
+// debit writes what is debited of one limit, and returns the latest time at which the limit is full after it.
+func (w *Write) debit(u *Update, p *Total) (fullAt int64) {
 	level := p.attrs.level
 	reading, burst := w.On.Clock(p.Params, w.Now), w.On.Burst(p.Params)
 	net, most := p.Sum-p.Back, burst
@@ -351,31 +351,31 @@ func seconds(nanos int64) int64 {
 // guard so that the level stays close to the clock: it takes what would otherwise have been refilled unused. What is
 // given away in total stays within ten times [Rules.Guard], by default a tenth of the burst, however many writers there
 // are, because the form also asserts that the level is at most that far above the clock.
-func (p *planner) choose(part *Part) {
+func (p *planner) choose(total *Total) {
 	on, now := p.w.On, p.w.Now
-	clock, burst := on.Clock(part.Params, now), on.Burst(part.Params)
-	if !part.Has {
+	clock, burst := on.Clock(total.Params, now), on.Burst(total.Params)
+	if !total.Has {
 		return
 	}
-	if part.Level >= clock {
-		part.Form = Running
+	if total.Level >= clock {
+		total.Form = Running
 	}
 	most := int64(p.s.Rules.Guard * float64(burst))
-	if part.Sum == 0 || part.Bound < part.Sum || most <= 0 ||
-		p.s.Others.Alone >= aloneAfter || part.Level > clock+5*most {
+	if total.Sum == 0 || total.Bound < total.Sum || most <= 0 ||
+		p.s.Others.Alone >= aloneAfter || total.Level > clock+5*most {
 		return
 	}
 	var g int64
 	if p.s.Misses > 0 { // the last item is a round trip old
-		g = min(on.Clock(part.Params, now+int64(10*time.Millisecond))-clock, burst/10)
-		if part.Level < clock-g || part.Level > clock+g {
+		g = min(on.Clock(total.Params, now+int64(10*time.Millisecond))-clock, burst/10)
+		if total.Level < clock-g || total.Level > clock+g {
 			return
 		}
-	} else if g = p.s.Others.Pace.spare(&p.w, part); g < 0 || g > most {
+	} else if g = p.s.Others.Pace.spare(&p.w, total); g < 0 || g > most {
 		return
 	}
-	if clock+burst-part.Bound-g >= clock {
-		part.Form, part.Guard, part.Ceiling = Running, g, clock+max(10*most, g)
+	if clock+burst-total.Bound-g >= clock {
+		total.Form, total.Guard, total.Ceiling = Running, g, clock+max(10*most, g)
 	}
 }
 
@@ -395,18 +395,18 @@ func (pc *Pace) read(it *Item) {
 
 // spare returns how much each write would have to debit of a limit in addition, so that 95 % of what the clock issues
 // is used. It is negative if that is unknown.
-func (pc *Pace) spare(w *Write, part *Part) int64 {
+func (pc *Pace) spare(w *Write, total *Total) int64 {
 	it, from := w.Last, pc.from
 	if from == nil || it.ID != from.ID || it.Writes-from.Writes < 8 {
 		return -1
 	}
-	is, was := it.Find(part.Name), from.Find(part.Name)
+	is, was := it.Find(total.Name), from.Find(total.Name)
 	if is == nil || was == nil {
 		return -1
 	}
 	used := is.Debited - is.Returned - (was.Debited - was.Returned)
-	issued := w.On.Clock(part.Params, it.At) - w.On.Clock(part.Params, from.At)
-	return max(0, int64(paceShare*float64(issued))-used) / (it.Writes - from.Writes)
+	issued := w.On.Clock(total.Params, it.At) - w.On.Clock(total.Params, from.At)
+	return max(0, int64(paceTarget*float64(issued))-used) / (it.Writes - from.Writes)
 }
 
-const paceShare = 0.95
+const paceTarget = 0.95
