@@ -167,7 +167,7 @@ func (s *Store) input(key map[string]types.AttributeValue, u *plan.Update) *dyna
 
 // Peek implements [store.Store]. It makes one read for all buckets, and another for the other shards of split buckets.
 func (s *Store) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapshot, error) {
-	if err := s.ready(ctx); err != nil {
+	if err := s.calls.Ready(ctx); err != nil {
 		return store.Snapshot{}, err
 	}
 	items := make(map[table.Key]*plan.Item)
@@ -211,7 +211,7 @@ func (s *Store) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapsh
 // Buckets implements [store.Store]. Buckets are found through an index, which usually follows the table within moments:
 // a bucket that was created just before the call may not be listed yet.
 func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketPage, error) {
-	if err := s.ready(ctx); err != nil {
+	if err := s.calls.Ready(ctx); err != nil {
 		return store.BucketPage{}, err
 	}
 	if q.Namespace == "" {
@@ -287,7 +287,7 @@ const atOnce = 32
 
 // Forget implements [store.Store].
 func (s *Store) Forget(ctx context.Context, buckets ...store.Bucket) error {
-	if err := s.ready(ctx); err != nil {
+	if err := s.calls.Ready(ctx); err != nil {
 		return err
 	}
 	for some := range slices.Chunk(buckets, atOnce) {
@@ -329,7 +329,7 @@ func (b *bucket) forget(ctx context.Context) error {
 // process does by itself if it writes to a shard too often. There are never more than Config.MaxShards, and a bucket
 // that does not exist is not split. Errors: store.ErrInvalid if n is not a power of two.
 func (s *Store) Split(ctx context.Context, b store.Bucket, n int) (int, error) {
-	if err := s.ready(ctx); err != nil {
+	if err := s.calls.Ready(ctx); err != nil {
 		return 0, err
 	}
 	if n < 1 || n&(n-1) != 0 {

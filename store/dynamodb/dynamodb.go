@@ -39,7 +39,7 @@ type Config struct {
 	// RejectionTTL is how long a refusal is repeated from memory, without a call. A return by another process may go
 	// unnoticed for that long. Negative: never. Defaults to 250 ms.
 	RejectionTTL time.Duration
-	// Guard is the share of a burst, at most 0.1, that a write may debit beyond the request if other processes also
+	// Guard is the fraction of a burst, at most 0.1, that a write may debit beyond the request if other processes also
 	// write to the bucket and it is nearly full. This avoids repeating writes that guessed the level wrong. The total
 	// excess stays within ten times Guard, and comes back as the limit refills. Negative: no guard, and a take in a
 	// crowded bucket is refused only by what the item showed. Defaults to 0.01.
@@ -159,15 +159,11 @@ func (c *Config) fill() error {
 	return nil
 }
 
-func (s *Store) clock() time.Time { return s.calls.Clock() }
-
-func (s *Store) now() int64 { return clock.Nanos(s.clock()) }
+func (s *Store) now() int64 { return clock.Nanos(s.calls.Clock()) }
 
 // Skew returns how far the server's clock is ahead of the machine's, as far as this is corrected: it is 0 for
 // differences up to a second.
 func (s *Store) Skew() time.Duration { return s.calls.Skew.Offset() }
-
-func (s *Store) ready(ctx context.Context) error { return s.calls.Ready(ctx) }
 
 // Close implements [store.Store]. Pending returns are made first. Takes that are still to be counted are counted in one
 // attempt, within Config.CallTimeout.

@@ -11,9 +11,9 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// room returns how much of a limit is available on the shard, by what was last seen, and the shard's share of the
+// room returns how much of a limit is available on the shard, by what was last seen, and the shard's portion of the
 // burst.
-func (sh *shard) room(v *plan.View, i int) (room, share int64) {
+func (sh *shard) room(v *plan.View, i int) (room, burst int64) {
 	sh.queue.Lock()
 	defer sh.queue.Unlock()
 	sh.state.On = sh.place()
@@ -33,13 +33,15 @@ func (l *leg) place(buf []part, not *shard) []part {
 		shards = slices.DeleteFunc(slices.Clone(shards), func(sh *shard) bool { return sh == not })
 	}
 	sh, other := shards[l.b.s.dice(len(shards))], shards[l.b.s.dice(len(shards))]
-	if l.roomiest(sh) < l.roomiest(other) {
-		sh = other
+	left, alone := l.fit(sh)
+	if more, too := l.fit(other); more > left {
+		sh, alone = other, too
 	}
 	if it := shards[0].last(); shards[0].k == 0 && it != nil && !it.Exists && it.Shards > 1 {
 		sh = shards[0]
+		_, alone = l.fit(sh)
 	}
-	if l.fitsOn(sh) {
+	if alone {
 		return append(buf, l.on(sh))
 	}
 	return l.span(true)
@@ -60,40 +62,39 @@ func (l *leg) span(beyond bool) []part { return divide(l.byRoom(l.b.all()), l.wa
 func (l *leg) byRoom(shards []*shard) []*shard {
 	at := l.b.s.dice(len(shards)) // otherwise all legs would choose the same shard among equals
 	shards = slices.Concat(shards[at:], shards[:at])
-	slices.SortStableFunc(shards, func(a, b *shard) int { return cmp.Compare(l.roomiest(b), l.roomiest(a)) })
+	left := make(map[*shard]int64, len(shards))
+	for _, sh := range shards {
+		left[sh], _ = l.fit(sh)
+	}
+	slices.SortStableFunc(shards, func(a, b *shard) int { return cmp.Compare(left[b], left[a]) })
 	return shards
 }
 
-// roomiest ranks a shard by the room that it has left after the leg's charges, for the limit of which that is least.
-func (l *leg) roomiest(sh *shard) int64 {
-	least := int64(math.MaxInt64)
-	for i := range l.view.Limits {
-		if c := &l.debit.Charges[i]; !c.Force && !c.Shadow {
-			room, _ := sh.room(l.view, i)
-			least = min(least, room-c.Amount)
-		}
-	}
-	return least
-}
-
-// fitsOn reports whether the leg may be placed on one shard: no amount exceeds the shard's share, and no forced amount
-// puts the shard into a debt that others could share.
-func (l *leg) fitsOn(sh *shard) bool {
+// fit returns the room that a shard has left after the leg's charges, for the limit of which that is least, and whether
+// the leg may be placed on it alone: no amount exceeds the shard's portion of the burst, and no forced amount puts the
+// shard into a debt that others could share.
+func (l *leg) fit(sh *shard) (left int64, alone bool) {
+	left, alone = math.MaxInt64, true
+	sh.queue.Lock()
+	defer sh.queue.Unlock()
+	sh.state.On = sh.place()
+	now := sh.tick()
 	for i := range l.view.Limits {
 		c := &l.debit.Charges[i]
-		if c.Shadow {
-			continue
-		}
-		room, share := sh.room(l.view, i)
-		if !c.Force && c.Amount > share || c.Force && c.Amount > max(0, room) {
-			return false
+		room, burst := sh.state.Room(l.view, i, now)
+		switch {
+		case c.Shadow:
+		case c.Force:
+			alone = alone && c.Amount <= max(0, room)
+		default:
+			left, alone = min(left, room-c.Amount), alone && c.Amount <= burst
 		}
 	}
-	return true
+	return left, alone
 }
 
 // divide divides a job over shards, in their order: what it debits by the room that they have, what it returns by what
-// they owe. With beyond, debits that exceed the room are divided by the shares; without, divide returns nil if there is
+// they owe. With beyond, debits that exceed the room are divided by the bursts; without, divide returns nil if there is
 // not enough room. Returns that exceed what is owed go to the first shard.
 func divide(shards []*shard, x *waiter, beyond bool) []part {
 	j := &x.job
@@ -135,10 +136,10 @@ func divide(shards []*shard, x *waiter, beyond bool) []part {
 func divideOne(parts []part, i int, a int64) (left int64) {
 	left = a
 	for _, p := range parts {
-		room, share := p.sh.room(p.x.job.View, i)
+		room, burst := p.sh.room(p.x.job.View, i)
 		got := min(left, max(0, room))
 		if a < 0 {
-			got = max(left, min(0, room-share))
+			got = max(left, min(0, room-burst))
 		}
 		p.x.job.Amounts[i] = got
 		left -= got
@@ -146,15 +147,15 @@ func divideOne(parts []part, i int, a int64) (left int64) {
 	return left
 }
 
-// divideRest divides an amount of the i-th limit by the shards' shares.
+// divideRest divides an amount of the i-th limit by the shards' portions of the burst.
 func divideRest(parts []part, i int, a int64) {
-	shares, total := make([]int64, len(parts)), int64(0)
+	bursts, total := make([]int64, len(parts)), int64(0)
 	for n, p := range parts {
-		_, shares[n] = p.sh.room(p.x.job.View, i)
-		total += shares[n]
+		bursts[n] = p.sh.place().Burst(p.x.job.View.Params[i])
+		total += bursts[n]
 	}
 	for n, rest := 0, a; n < len(parts) && rest > 0; n++ {
-		got := min(rest, clock.MulDivFloor(shares[n], a, max(total, 1))+1)
+		got := min(rest, clock.MulDivFloor(bursts[n], a, max(total, 1))+1)
 		parts[n].x.job.Amounts[i] += got
 		rest -= got
 	}
@@ -174,7 +175,7 @@ func (l *leg) elsewhere(ctx context.Context) bool {
 	} else {
 		others := l.byRoom(slices.DeleteFunc(slices.Clone(shards), func(sh *shard) bool { return sh == refused[0].sh }))
 		for _, sh := range others[:min(2, len(others))] {
-			if l.roomiest(sh) < 0 {
+			if left, _ := l.fit(sh); left < 0 {
 				break
 			}
 			if l.try(ctx, l.on(sh)) {
@@ -267,12 +268,12 @@ func (l *leg) levels(levels []store.Level, now int64, allowed bool) []store.Leve
 		out := left || !allowed && !c.Force && !p.Fits(level, reading, c.Amount)
 		levels = append(levels, store.Level{Limit: c.Limit, Level: level, Refused: out})
 	}
-	own := levels[len(levels)-len(l.debit.Charges):]
-	if refused && len(shards) > 1 && !slices.ContainsFunc(own, func(l store.Level) bool { return l.Refused }) {
-		for i := range own {
+	added := levels[len(levels)-len(l.debit.Charges):]
+	if refused && len(shards) > 1 && !slices.ContainsFunc(added, func(l store.Level) bool { return l.Refused }) {
+		for i := range added {
 			c, p := &l.debit.Charges[i], l.view.Params[i]
 			if !c.Force && !c.Shadow && c.Amount > 0 {
-				own[i].Level, own[i].Refused = clock.Add(p.Clock(now), p.Burst-c.Amount+1), true
+				added[i].Level, added[i].Refused = clock.Add(p.Clock(now), p.Burst-c.Amount+1), true
 			}
 		}
 	}

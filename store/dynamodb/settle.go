@@ -22,7 +22,7 @@ type settlement struct {
 // once makes two rounds, one of forced debits and one of returns, and claims the settle's ID in between. A crash in
 // between leaves tokens spent, and a second call with the same ID takes back what it forced.
 func (y *settlement) once(ctx context.Context, t *store.Settle) error {
-	if !y.s.clock().Before(t.Expires) {
+	if !y.s.calls.Clock().Before(t.Expires) {
 		return store.ErrExpired
 	}
 	if err := y.write(ctx, y.rounds[:1]); err != nil {

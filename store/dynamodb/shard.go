@@ -93,7 +93,7 @@ func (sh *shard) describe() string { return sh.s.cfg.Table + " " + sh.b.key.Stri
 func (sh *shard) place() plan.Place { return plan.Place{K: sh.k, N: len(sh.b.all())} }
 
 // tick returns the time at which to judge now. The queue must be locked.
-func (sh *shard) tick() int64 { return sh.state.Tick(sh.s.clock()) }
+func (sh *shard) tick() int64 { return sh.state.Tick(sh.s.calls.Clock()) }
 
 // raise makes the shard judge at no time before now, the time at which another bucket of the same take or settle
 // judges.
@@ -125,7 +125,7 @@ func (sh *shard) add(x *waiter) {
 // Prepare implements [batch.Writer]: it plans the next write.
 func (sh *shard) Prepare(waiting []*waiter) (w *plan.Write, aboard, later []*waiter, ok bool) {
 	waiting = sh.dropLate(waiting, time.Now())
-	at := sh.s.clock()
+	at := sh.s.calls.Clock()
 	sh.state.On = sh.place()
 	jobs := sh.jobs[:0]
 	for i, x := range waiting {

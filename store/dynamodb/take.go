@@ -15,7 +15,7 @@ import (
 // bucket that looks as if it will refuse is written first, alone, so that its refusal costs the other buckets nothing.
 // If a bucket refuses after the others were debited, those debits are undone.
 func (s *Store) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
-	if err := s.ready(ctx); err != nil {
+	if err := s.calls.Ready(ctx); err != nil {
 		return store.Outcome{}, err
 	}
 	if err := t.Check(); err != nil {
@@ -27,7 +27,10 @@ func (s *Store) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
 		legs = make([]leg, n)
 	}
 	for i := range t.Debits {
-		if err := legs[i].prepare(s, &t.Debits[i]); err != nil {
+		l, d := &legs[i], &t.Debits[i]
+		l.debit, l.b = d, s.bucket(d.Bucket)
+		var err error
+		if l.view, err = l.b.views.of(d.Charges); err != nil {
 			return store.Outcome{}, err
 		}
 	}
@@ -42,7 +45,7 @@ func (s *Store) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
 // once, then the returns. A crash in between leaves tokens spent, and a second call with the same ID takes back what it
 // forced.
 func (s *Store) Settle(ctx context.Context, t store.Settle) (store.Outcome, error) {
-	if err := s.ready(ctx); err != nil {
+	if err := s.calls.Ready(ctx); err != nil {
 		return store.Outcome{}, err
 	}
 	if err := t.Check(); err != nil {
@@ -84,19 +87,21 @@ func (s *Store) decide(ctx context.Context, legs []leg) (bool, error) {
 			now = max(now, legs[i].b.root().raise(now))
 		}
 	}
-	// First the legs that memory refuses, which costs nothing. Then the one that will probably refuse, alone.
+	var doubtful *leg
 	for i := range legs {
-		if legs[i].refusedLocally() {
-			return false, legs[i].err
+		l := &legs[i]
+		looks := l.looksRefused()
+		if l.done { // memory refuses it, which costs nothing
+			return false, nil
+		}
+		if looks && doubtful == nil {
+			doubtful = l
 		}
 	}
-	for i := range legs {
-		if legs[i].looksRefused() {
-			legs[i].start()
-			if ok, err := legs[i].finish(ctx); err != nil || !ok {
-				return false, err
-			}
-			break
+	if doubtful != nil {
+		doubtful.start()
+		if ok, err := doubtful.finish(ctx); err != nil || !ok {
+			return false, err
 		}
 	}
 	for i := range legs {
@@ -182,16 +187,10 @@ func await(ctx context.Context, parts []part) error {
 	return nil
 }
 
-func (l *leg) prepare(s *Store, d *store.Debit) (err error) {
-	l.debit, l.b = d, s.bucket(d.Bucket)
-	l.view, err = l.b.views.of(d.Charges)
-	return err
-}
-
 // waiter returns the leg's charges as a job.
 func (l *leg) waiter() *waiter {
 	x := &l.first
-	if x.job.View != nil {
+	if l.parts != nil {
 		x = new(waiter)
 	}
 	j := &x.init(plan.Take, l.view, l.debit.Epoch).job
@@ -219,15 +218,26 @@ func mark(marks *[]bool, i, n int) {
 // start queues the leg's jobs for their writes, unless memory answers them.
 func (l *leg) start() {
 	l.parts = l.place(l.one[:0], nil)
-	for i := range l.parts {
-		if len(l.parts) > 1 && l.parts[i].refused() {
-			l.parts = l.parts[i : i+1] // one refusal suffices
-			return
-		}
+	if len(l.parts) > 1 && l.refusedPart() {
+		return
 	}
 	for i := range l.parts {
 		l.parts[i].begin()
 	}
+}
+
+// refusedPart reports whether memory refuses one of the leg's jobs, which suffices, and drops the others in that case.
+func (l *leg) refusedPart() bool {
+	i := slices.IndexFunc(l.parts, func(p part) bool {
+		p.sh.queue.Lock()
+		defer p.sh.queue.Unlock()
+		return p.refused(p.sh.s.calls.Clock())
+	})
+	if i < 0 {
+		return false
+	}
+	l.parts = l.parts[i : i+1]
+	return true
 }
 
 // finish waits for the leg's answer. If ctx ends earlier, whatever the leg is debited later is returned without further
@@ -248,48 +258,51 @@ func (l *leg) finish(ctx context.Context) (bool, error) {
 	return l.allowed, l.err
 }
 
-// await waits for the answers of the leg's jobs, and places them anew while they meet shards that are outdated or
-// throttled.
+// await waits for the answers of the leg's jobs, and of those that replace them while they meet shards that are
+// outdated or throttled.
 func (l *leg) await(ctx context.Context) {
-	l.collect(ctx)
-	for l.err == nil && slices.ContainsFunc(l.parts, func(p part) bool { return p.moved() }) {
-		l.undo()
-		var hot *shard
-		expires := l.parts[0].x.expires
+	for moved := true; moved && l.err == nil; {
+		l.allowed, moved = true, false
 		for i := range l.parts {
 			p := &l.parts[i]
-			if !p.moved() {
-				continue
+			if err := p.await(ctx); err != nil && l.err == nil {
+				l.err = err
 			}
-			it := p.x.answer.Item
-			if it == nil && p.sh.k < len(l.b.all()) {
-				hot, l.hopped = p.sh, true
-			}
-			if it != nil || len(l.b.all()) == 1 {
-				if l.err = l.b.relayout(ctx, p.sh, it); l.err != nil {
-					l.err = l.b.s.calls.Trouble("take", p.sh.describe(), l.err)
-					return
-				}
-			}
+			l.allowed = l.allowed && p.allowed()
+			moved = moved || p.moved()
 		}
-		l.parts = l.place(l.one[:0], hot)
-		for i := range l.parts {
-			l.parts[i].x.expires = expires
-			l.parts[i].send()
+		if moved && l.err == nil {
+			l.err = l.move(ctx)
 		}
-		l.collect(ctx)
 	}
 }
 
-func (l *leg) collect(ctx context.Context) {
-	l.allowed = true
+// move undoes the leg's jobs, and places them anew.
+func (l *leg) move(ctx context.Context) error {
+	l.undo()
+	var hot *shard
+	expires := l.parts[0].x.expires
 	for i := range l.parts {
 		p := &l.parts[i]
-		if err := p.await(ctx); err != nil && l.err == nil {
-			l.err = err
+		if !p.moved() {
+			continue
 		}
-		l.allowed = l.allowed && p.allowed()
+		it := p.x.answer.Item
+		if it == nil && p.sh.k < len(l.b.all()) {
+			hot, l.hopped = p.sh, true
+		}
+		if it != nil || len(l.b.all()) == 1 {
+			if err := l.b.relayout(ctx, p.sh, it); err != nil {
+				return l.b.s.calls.Trouble("take", p.sh.describe(), err)
+			}
+		}
 	}
+	l.parts = l.place(l.one[:0], hot)
+	for i := range l.parts {
+		l.parts[i].x.expires = expires
+		l.parts[i].send()
+	}
+	return nil
 }
 
 // undo returns what the leg was debited. Nothing is returned unless it is known to have been debited. What is debited
@@ -315,22 +328,15 @@ func (p *part) begin() {
 	sh := p.sh
 	sh.queue.Lock()
 	defer sh.queue.Unlock()
-	at := sh.s.clock()
-	if !sh.prefetched(p.x, at, sh.state.Tick(at)) && !p.refusedAt(at) {
+	at := sh.s.calls.Clock()
+	if !sh.prefetched(p.x, at, sh.state.Tick(at)) && !p.refused(at) {
 		sh.add(p.x)
 	}
 }
 
-// refused reports whether memory refuses the job, and answers it in that case.
-func (p *part) refused() bool {
-	p.sh.queue.Lock()
-	defer p.sh.queue.Unlock()
-	return p.refusedAt(p.sh.s.clock())
-}
-
-// refusedAt is refused at a time of the store's clock, with the queue locked. Memory refuses nothing while a write is
-// under way: that may count as earlier than the refusal although it is applied later.
-func (p *part) refusedAt(at time.Time) bool {
+// refused reports whether memory refuses the job, and answers it in that case. Memory refuses nothing while a write is
+// under way: that may count as earlier than the refusal although it is applied later. The queue must be locked.
+func (p *part) refused(at time.Time) bool {
 	s := &p.sh.state
 	now := s.Tick(at)
 	s.On = p.sh.place()
@@ -342,27 +348,25 @@ func (p *part) refusedAt(at time.Time) bool {
 	return true
 }
 
-// refusedLocally reports whether memory refuses the leg, and answers it in that case.
-func (l *leg) refusedLocally() bool {
-	p := part{sh: l.b.root(), x: l.waiter()}
-	if len(l.b.all()) > 1 || !p.refused() {
-		return false
-	}
-	l.parts, l.done = append(l.one[:0], p), true
-	return true
-}
-
-// looksRefused reports whether the last answer, however old, would refuse the leg.
+// looksRefused reports whether the last answer, however old, would refuse the leg. If memory refuses it, the leg is
+// done.
 func (l *leg) looksRefused() bool {
-	sh := l.b.root()
-	if len(l.b.all()) > 1 {
+	shards := l.b.all()
+	if len(shards) > 1 {
 		return false
 	}
-	x := l.waiter()
+	sh := shards[0]
+	p := part{sh: sh, x: l.waiter()}
 	sh.queue.Lock()
 	defer sh.queue.Unlock()
 	sh.state.On = sh.place()
-	return sh.state.Refuses(&x.job, sh.tick())
+	if !sh.state.Refuses(&p.x.job, sh.tick()) {
+		return false
+	}
+	if p.refused(sh.s.calls.Clock()) {
+		l.parts, l.done = append(l.one[:0], p), true
+	}
+	return true
 }
 
 // outcome returns what was decided, and the levels that were seen afterwards.
