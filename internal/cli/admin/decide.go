@@ -56,20 +56,34 @@ longer than --timeout, it fails at once with exit code 3.`,
 	})
 }
 
-// wait tries until no limit refuses: at least every second, because limits may be raised and tokens given back.
+// wait tries until no limit refuses: at least every second, because limits may be raised and tokens given back. The
+// timeout also ends a call that is not answered.
 func wait(ctx context.Context, c api.Caller, q *patience) (api.Decision, error) {
-	deadline := time.Now().Add(q.Timeout)
+	within := ctx
+	if q.Timeout > 0 {
+		var cancel context.CancelFunc
+		within, cancel = context.WithTimeout(ctx, q.Timeout)
+		defer cancel()
+	}
+	late := kit.WithCode(fmt.Errorf("no answer within the timeout of %s", q.Timeout), kit.Refused)
 	for {
-		d, _, err := api.Acquire.Call(ctx, c, &q.Demand)
+		d, _, err := api.Acquire.Call(within, c, &q.Demand)
 		var over *weir.ExceededError
-		if !errors.As(err, &over) {
+		switch {
+		case errors.Is(err, context.DeadlineExceeded) && within.Err() != nil && ctx.Err() == nil:
+			return d, late
+		case !errors.As(err, &over):
 			return d, err
 		}
-		if q.Timeout > 0 && time.Now().Add(over.RetryAfter).After(deadline) {
-			return d, fmt.Errorf("%w, after the deadline", err)
+		late = fmt.Errorf("%w, after the deadline", err)
+		if deadline, ok := within.Deadline(); ok && time.Now().Add(over.RetryAfter).After(deadline) {
+			return d, late
 		}
-		if !sleep(ctx, min(over.RetryAfter, time.Second)) {
-			return d, ctx.Err()
+		if !sleep(within, min(over.RetryAfter, time.Second)) {
+			if ctx.Err() != nil {
+				return d, ctx.Err()
+			}
+			return d, late
 		}
 	}
 }
