@@ -188,7 +188,10 @@ func (d *decision) without(items []item, cause error) error {
 	for i := range items {
 		it := &items[i]
 		l.outage.Without(outage.Cause(causeOf(cause)))
-		if it.policy == nil {
+		if it.policy == nil { // otherwise the ids were checked when it was made
+			if err := policy.CheckIDs(it.req.Entity, it.req.Resource); err != nil {
+				return it.wrap(publicError(err))
+			}
 			it.policy = l.policies.Known(it.req.Entity, it.req.Resource, it.req.usesOwn())
 		}
 		it.debits = nil

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,15 +101,17 @@ func (n *Namespace) fromStore(ctx context.Context) lookup {
 	}
 }
 
+// CheckIDs returns a [*record.FieldError] if no request can have these ids. Resolve checks them when it makes a policy.
+func CheckIDs(entity, resource string) error {
+	return cmp.Or(record.CheckID("entity", entity), record.CheckID("resource", resource))
+}
+
 // build makes a policy. It walks the chain, with at most one call to the store per entity. If seen is not nil, it is
 // called with what is found about each.
 func (r *Resolver) build(
 	s *namespaceState, entity, resource string, own bool, from lookup, seen func(id string, rs []catalogRecord),
 ) (*Policy, error) {
-	if err := record.CheckID("entity", entity); err != nil {
-		return nil, err
-	}
-	if err := record.CheckID("resource", resource); err != nil {
+	if err := CheckIDs(entity, resource); err != nil {
 		return nil, err
 	}
 	p := &Policy{NamespaceID: s.id, Entity: entity, Resource: resource, freshness: freshness{state: s}}

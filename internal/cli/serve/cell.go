@@ -169,7 +169,7 @@ func labeled(all []cellShare, most int) []cellShare {
 	var own []cellShare
 	rest := cellShare{namespace: metrics.Other}
 	for _, sh := range all {
-		if sh.namespace != cells.Default && len(own) < most {
+		if sh.namespace != cells.Default && sh.namespace != metrics.Other && len(own) < most {
 			own = append(own, sh)
 			continue
 		}

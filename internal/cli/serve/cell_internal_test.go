@@ -38,3 +38,12 @@ func TestReportCell(t *testing.T) {
 		}
 	}
 }
+
+// A namespace with the name of the rest counts with the rest: two series with the same labels would end every scrape.
+func TestLabeledOther(t *testing.T) {
+	t.Parallel()
+	got := labeled([]cellShare{{metrics.Other, 0.5, 3, 1}, {"x", 0.2, 2, 1}, {cells.Default, 0.1, 1, 2}}, 2)
+	if want := []cellShare{{"x", 0.2, 2, 1}, {metrics.Other, 0.5, 3, 2}}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

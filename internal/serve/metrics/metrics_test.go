@@ -227,6 +227,43 @@ func TestConfig(t *testing.T) {
 
 var _ store.Measured = (*faulty)(nil)
 
+// TestStrangeNames checks that a name which is no label value, or that of the rest, counts with the rest.
+func TestStrangeNames(t *testing.T) {
+	t.Parallel()
+	r := setup(t, metrics.Config{Resources: 2, Namespaces: 1})
+	decided := func(e weir.DecidedEvent) { r.m.Observer().Decided(context.Background(), e) }
+	for _, resource := range []string{"\xff", "\xfe", metrics.Other, "a", "b", "c"} {
+		over := &weir.ExceededError{Decision: weir.Decision{Statuses: []weir.LimitStatus{{Limit: resource, Resource: resource, Refused: true}}}}
+		decided(weir.DecidedEvent{Namespace: metrics.Other, Resource: resource, Allowed: true})
+		decided(weir.DecidedEvent{Namespace: "ns", Resource: resource, Err: over})
+	}
+	r.has(
+		`weir_decisions_total{namespace="other",outcome="allowed",resource="a"} 1`,
+		`weir_decisions_total{namespace="other",outcome="allowed",resource="b"} 1`,
+		`weir_decisions_total{namespace="other",outcome="allowed",resource="other"} 4`,
+		`weir_refusals_total{limit="a",namespace="other",resource="a"} 1`,
+		`weir_refusals_total{limit="other",namespace="other",resource="other"} 4`,
+	)
+}
+
+// TestMadeUpNames checks that names use up no label values if no limits were found for them.
+func TestMadeUpNames(t *testing.T) {
+	t.Parallel()
+	r := setup(t, metrics.Config{Resources: 1})
+	r.store.err = errDown
+	for _, resource := range []string{"made up", "\xff", "api"} {
+		for _, on := range []weir.OnUnavailable{weir.OnUnavailableDeny, weir.OnUnavailableAllow} {
+			_, _ = r.lim.Acquire(context.Background(), weir.Request{Entity: "a", Resource: resource, OnUnavailable: on})
+		}
+	}
+	r.store.err = nil
+	r.take("alice", "api", weir.Tokens{"rph": 1})
+	r.has(
+		`weir_decisions_total{outcome="degraded",resource="other"} 2`, `weir_decisions_total{outcome="failed",resource="other"} 2`,
+		`weir_decisions_total{outcome="invalid",resource="other"} 2`, `weir_decisions_total{outcome="allowed",resource="api"} 1`,
+	)
+}
+
 // TestConcurrent checks that nothing is lost while many callers decide and another reads.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()

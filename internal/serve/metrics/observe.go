@@ -16,11 +16,12 @@ func (m *Metrics) Observer() *weir.Observer {
 
 func (m *Metrics) decided(ctx context.Context, e weir.DecidedEvent) {
 	o, over := outcomeOf(&e)
-	s := m.space(e.Namespace, o == allowed || o == refused)
+	exists := o == allowed || o == refused // only then were limits found
+	s := m.space(e.Namespace, exists)
 	k := key{e.Entity, e.Resource}
 	resource := 0
 	if o != invalid {
-		resource = m.resources.of(e.Resource)
+		resource = m.resources.of(e.Resource, exists)
 	}
 	sh := m.shard(s, e.Entity)
 	sh.mu.Lock()
@@ -40,7 +41,7 @@ func (m *Metrics) decided(ctx context.Context, e weir.DecidedEvent) {
 		if over != nil && e.Index == 0 { // the requests of one call share the error
 			for i := range over.Statuses {
 				if st := &over.Statuses[i]; st.Refused && !st.Shadow {
-					sh.tally.refuse(limitKey{m.limits.of(st.Limit), m.resources.of(st.Resource)}, 1)
+					sh.tally.refuse(limitKey{m.limits.of(st.Limit, true), m.resources.of(st.Resource, true)}, 1)
 				}
 			}
 		}
@@ -92,7 +93,7 @@ func outcomeOf(e *weir.DecidedEvent) (outcome, *weir.ExceededError) {
 }
 
 func (m *Metrics) wouldRefuse(_ context.Context, e weir.WouldRefuseEvent) {
-	limit := m.limits.of(e.Limit)
+	limit := m.limits.of(e.Limit, true)
 	sh := m.shard(m.space(e.Namespace, true), e.Entity)
 	sh.mu.Lock()
 	sh.tally.wouldRefuse(limit, 1)

@@ -3,6 +3,7 @@ package metrics
 import (
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/weirlimits/weir/internal/serve/growing"
 )
@@ -10,15 +11,21 @@ import (
 // Other is the label value of all names beyond the maximum.
 const Other = "other"
 
-// labels holds the values of a label: the first max names that occur. Each has a number from 1; 0 is [Other].
+// labels holds the values of a label: the first max names that occur. Each has a number from 1; 0 is [Other], also for
+// names that are no label values: those that are not UTF-8, and [Other] itself.
 type labels struct {
 	max   int
 	known growing.Map[string, int]
 }
 
-// of returns the number of a name.
-func (l *labels) of(name string) int {
-	n, _ := l.known.Of(name, l.max, func(known int) int { return known + 1 })
+// of returns the number of a name. A new name gets one only if it is known to exist; otherwise made-up names could use
+// up all numbers.
+func (l *labels) of(name string, exists bool) int {
+	n, known := l.known.All()[name]
+	if known || !exists || name == Other || !utf8.ValidString(name) {
+		return n
+	}
+	n, _ = l.known.Of(name, l.max, func(known int) int { return known + 1 })
 	return n
 }
 

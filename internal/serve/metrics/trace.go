@@ -229,8 +229,8 @@ func (t *Tracing) decided(ctx context.Context, e *weir.DecidedEvent, o outcome) 
 	now := time.Now()
 	within, span := t.tracer.Start(sp.ctx, "decide", trace.WithTimestamp(sp.first(now.Add(-e.Took))),
 		trace.WithAttributes(
-			attribute.String("weir.namespace", e.Namespace), attribute.String("weir.entity", e.Entity),
-			attribute.String("weir.resource", e.Resource), attribute.String("weir.outcome", o.String()),
+			attribute.String("weir.namespace", e.Namespace), attribute.String("weir.entity", text(e.Entity)),
+			attribute.String("weir.resource", text(e.Resource)), attribute.String("weir.outcome", o.String()),
 		))
 	if o == failed {
 		span.SetStatus(codes.Error, e.Err.Error())
@@ -238,6 +238,9 @@ func (t *Tracing) decided(ctx context.Context, e *weir.DecidedEvent, o outcome) 
 	sp.children(within)
 	span.End(trace.WithTimestamp(now))
 }
+
+// text returns an id as an attribute: one that is not UTF-8 would keep a whole batch of spans from being sent.
+func text(id string) string { return strings.ToValidUTF8(id, "\uFFFD") }
 
 // called remembers a store call until its decision, whose span is the parent.
 func (t *Tracing) called(ctx context.Context, e *weir.CalledEvent) {
