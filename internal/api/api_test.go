@@ -182,6 +182,23 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
+// The longest duration, which means never, is not turned into a negative one.
+func TestLongSeconds(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]time.Duration{
+		math.MaxInt64: math.MaxInt64, math.MaxInt64 - 1: math.MaxInt64, math.MaxInt64 / 2: math.MaxInt64/2 + time.Millisecond,
+	} {
+		text, err := json.Marshal(api.Seconds(d))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back api.Seconds
+		if err := json.Unmarshal(text, &back); err != nil || time.Duration(back) < d || time.Duration(back) > want {
+			t.Errorf("%d as %s is %d, %v", d, text, back, err)
+		}
+	}
+}
+
 func TestSeconds(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{0: "0", 1: "0.001", 1500 * time.Millisecond: "1.5", time.Hour + 1: "3600.001"} {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"time"
 
 	"github.com/weirlimits/weir"
@@ -121,11 +122,16 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(ms) / 1000)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads what MarshalJSON writes. What exceeds the longest duration becomes that.
 func (s *Seconds) UnmarshalJSON(text []byte) error {
 	var n float64
 	err := json.Unmarshal(text, &n)
-	*s = Seconds(time.Duration(n*1000+0.5) * time.Millisecond)
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	if ms := n*1000 + 0.5; ms < float64(most) {
+		*s = Seconds(time.Duration(ms) * time.Millisecond)
+	} else {
+		*s = math.MaxInt64
+	}
 	return err
 }
 

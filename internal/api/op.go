@@ -45,6 +45,12 @@ func (o *Op) New() any { return reflect.New(o.request).Interface() }
 // NewResponse returns a pointer to an empty response.
 func (o *Op) NewResponse() any { return reflect.New(o.response).Interface() }
 
+// MayBeEmpty reports whether there may be nothing to return: if that is the operation's response, or after a change
+// that may have left nothing to show.
+func (o *Op) MayBeEmpty() bool {
+	return o.response == reflect.TypeFor[None]() || o.Method != "GET" && o.response.Kind() == reflect.Pointer
+}
+
 // Fields returns the members of a request.
 func (o *Op) Fields() []Field { return FieldsOf(o.request) }
 

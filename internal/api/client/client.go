@@ -2,6 +2,7 @@
 package client
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"reflect"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
@@ -33,10 +35,13 @@ type Client struct {
 }
 
 // New returns a client of the server with this URL, in a namespace. Without a token, it sends none. It returns a
-// [*weir.ConfigError] if the URL is not valid.
+// [*weir.ConfigError] if the URL or the token is not valid.
 func New(server, token, namespace string) (*Client, error) {
 	base, err := Base(server)
 	if err != nil {
+		return nil, err
+	}
+	if err := CheckHeader("token", token); err != nil {
 		return nil, err
 	}
 	return &Client{base: base, token: token, namespace: namespace, http: http.Client{
@@ -46,16 +51,31 @@ func New(server, token, namespace string) (*Client, error) {
 	}}, nil
 }
 
-// Base parses the URL of a server, without a slash at the end.
+// Base parses the URL of a server, without a slash at the end. The URL must hold no user, query or fragment.
 func Base(server string) (*url.URL, error) {
 	u, err := url.Parse(server)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return nil, &weir.ConfigError{
 			Field: "server", Reason: fmt.Sprintf("%q is not a URL such as http://127.0.0.1:8080", server),
+		}
+	case u.User != nil: // it may hold a password, so the error does not repeat the URL
+		return nil, &weir.ConfigError{Field: "server", Reason: "the URL must hold no user or password"}
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return nil, &weir.ConfigError{
+			Field: "server", Reason: fmt.Sprintf("%q must hold neither a query (?) nor a fragment (#)", server),
 		}
 	}
 	u.Path = strings.TrimSuffix(u.Path, "/")
 	return u, nil
+}
+
+// CheckHeader returns a [*weir.ConfigError] if a value cannot be sent in a header: if it holds a control character.
+func CheckHeader(name, value string) error {
+	if strings.ContainsFunc(value, unicode.IsControl) {
+		return &weir.ConfigError{Field: name, Reason: "must hold no line end or other control character"}
+	}
+	return nil
 }
 
 // Call implements [api.Caller]. An error of the server has the same [weir.Code] as on a store.
@@ -73,13 +93,17 @@ func (c *Client) Call(ctx context.Context, o *api.Op, req any) (any, error) {
 	switch {
 	case err != nil:
 		return nil, c.unreachable(ctx, err)
-	case res.StatusCode == http.StatusNoContent:
+	case res.StatusCode == http.StatusNoContent && o.MayBeEmpty():
 		return nil, nil //nolint:nilnil // there is nothing to return
 	case res.StatusCode >= http.StatusMultipleChoices:
 		return nil, c.failure(res, body)
 	}
 	resp := o.NewResponse()
-	if err := json.Unmarshal(body, resp); err != nil {
+	err = json.Unmarshal(body, resp)
+	if err == nil && string(bytes.TrimSpace(body)) == "null" {
+		err = errors.New("it is null")
+	}
+	if err != nil {
 		return nil, fmt.Errorf("the answer of %s cannot be read: is it a weir server? %w", c.base.Host, err)
 	}
 	return reflect.ValueOf(resp).Elem().Interface(), nil
@@ -105,6 +129,11 @@ func (c *Client) request(ctx context.Context, o *api.Op, req any) (*http.Request
 				query.Set(f.Name, strings.Join(texts, ","))
 			}
 		case "header":
+			for _, value := range texts {
+				if err := CheckHeader(f.Name, value); err != nil {
+					return nil, err
+				}
+			}
 			header[http.CanonicalHeaderKey(f.Name)] = texts
 		case "body": // manifests, which name their namespaces
 			query.Del("namespace")

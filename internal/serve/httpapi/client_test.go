@@ -67,10 +67,50 @@ func TestClientStrangers(t *testing.T) {
 			t.Errorf("%d: %v", status, err)
 		}
 	}
-	for _, url := range []string{"", "localhost:8080", "ftp://a", "http://a?b=c"} {
+	for _, url := range []string{"", "localhost:8080", "ftp://a", "http://a?b=c", "http://a?", "http://a#b", "http://a/#b", "http://b:c@a", "http://b@a"} {
 		if _, err := client.New(url, "", "default"); weir.CodeOf(err) != weir.CodeInvalid {
 			t.Errorf("%q: %v", url, err)
 		}
+	}
+}
+
+// An answer without content is one only to requests that may have nothing to return.
+func TestClientEmptyAnswers(t *testing.T) {
+	t.Parallel()
+	for status, body := range map[int]string{200: " null\n", 204: ""} {
+		c, ctx := dial(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
+		}), ""), t.Context()
+		_, _, explained := api.Explain.Call(ctx, c, &api.Question{Entity: "a", Resource: "b"})
+		_, _, acquired := api.Acquire.Call(ctx, c, &api.Demand{Entity: "a", Resource: "b"})
+		_, _, listed := api.ListEntities.Call(ctx, c, &api.EntityQuery{})
+		for what, err := range map[string]error{"explain": explained, "acquire": acquired, "list": listed} {
+			if err == nil || !strings.Contains(err.Error(), "is it a weir server?") {
+				t.Errorf("%s, %d: %v", what, status, err)
+			}
+		}
+		_, _, err := api.DeleteEntity.Call(ctx, c, &api.EntityDeletion{ID: "a"})
+		_, found, err2 := api.SetSystem.Call(ctx, c, &api.SystemChange{})
+		if empty := status == 204; (err == nil) != empty || (err2 == nil) != empty || found {
+			t.Errorf("%d: %v, %v, %t", status, err, err2, found)
+		}
+	}
+}
+
+// A header that cannot be sent is the caller's mistake, not an outage.
+func TestClientHeaders(t *testing.T) {
+	t.Parallel()
+	if _, err := client.New("http://127.0.0.1:1", "a\nb", "default"); weir.CodeOf(err) != weir.CodeInvalid {
+		t.Errorf("token: %v", err)
+	}
+	c, err := client.New("http://127.0.0.1:1", "", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = api.SetLimits.Call(t.Context(), c, &api.LimitsChange{Preconditions: api.Preconditions{Match: []string{"a\nb"}}})
+	if weir.CodeOf(err) != weir.CodeInvalid {
+		t.Errorf("If-Match: %v", err)
 	}
 }
 
