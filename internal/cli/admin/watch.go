@@ -80,6 +80,13 @@ func newViewer(a *kit.Run, q *watchFlags) (*viewer, error) {
 	if err != nil {
 		return nil, err
 	}
+	token, err := a.Token("server")
+	if err == nil {
+		err = client.CheckHeader("token", token)
+	}
+	if err != nil {
+		return nil, err
+	}
 	query := url.Values{"namespace": {a.Namespace}}
 	v := &viewer{Run: a, once: q.Once}
 	path := "/v1/overview"
@@ -92,7 +99,7 @@ func newViewer(a *kit.Run, q *watchFlags) (*viewer, error) {
 	}
 	u.Path += path
 	u.RawQuery = query.Encode()
-	v.source = events{url: u.String(), token: a.Token()}
+	v.source = events{url: u.String(), token: token}
 	return v, nil
 }
 

@@ -16,6 +16,12 @@ import (
 
 const configName = "weir.yaml"
 
+// given is where the values of flags come from.
+type given struct {
+	configFile string
+	places     map[string]place // of the flags that are set
+}
+
 // configure sets the flags that are not on the command line from their variables, or else from the configuration file.
 // Such flags count as given, so they also satisfy required flags.
 func configure(a *Run, cmd *cobra.Command) error {
@@ -29,6 +35,7 @@ func configure(a *Run, cmd *cobra.Command) error {
 	path := CommandPath(cmd)
 	var bad error
 	places := make(map[string]place)
+	a.places = places
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Changed {
 			places[f.Name] = onCommandLine
@@ -49,7 +56,7 @@ func configure(a *Run, cmd *cobra.Command) error {
 			return
 		}
 		if node := conf.find(append(slices.Clone(where), f.Name)); node != nil {
-			places[f.Name] = inFile
+			places[f.Name] = conf.place
 			if err := setFlag(cmd, f, texts(node)); err != nil {
 				bad = fmt.Errorf("%s:%d: %s: %w", conf.file, node.Line, f.Name, err)
 			}
@@ -65,7 +72,8 @@ func configure(a *Run, cmd *cobra.Command) error {
 type place int
 
 const (
-	unset place = iota
+	unset    place = iota
+	inFolder       // in the current folder's file, which may be another's
 	inFile
 	inEnvironment
 	onCommandLine
@@ -78,6 +86,20 @@ func (a *Run) choose(store, server place) error {
 	}
 	if store > server {
 		a.Server = ""
+	}
+	return nil
+}
+
+// MaySend returns an error if a secret would be sent to servers that weir.yaml of the current folder names: whoever
+// wrote that file would receive the secret. The secret is a flag, or "" for WEIR_TOKEN; it may be sent if the same file
+// holds it. The servers are flags.
+func (a *Run) MaySend(secret string, servers ...string) error {
+	for _, server := range servers {
+		if a.places[server] == inFolder && a.places[secret] != inFolder {
+			return Usagef("%[1]s is set in %[2]s of the current folder, and a token from elsewhere is not sent to a "+
+				"server that such a file names: give --%[1]s or its variable, or trust the file with --config %[2]s",
+				server, configName)
+		}
 	}
 	return nil
 }
@@ -113,8 +135,9 @@ func setFlag(cmd *cobra.Command, f *pflag.Flag, values []string) error {
 
 // config is a configuration file. The zero value is an empty file.
 type config struct {
-	file string
-	root *yaml.Node
+	file  string
+	place place
+	root  *yaml.Node
 }
 
 // loadConfig reads the file given by --config, else ./weir.yaml, else weir.yaml in the user's configuration folder. A
@@ -135,7 +158,10 @@ func loadConfig(given string, root *cobra.Command) (config, error) {
 		if err != nil {
 			return config{}, fmt.Errorf("read configuration: %w", err)
 		}
-		c := config{file: file}
+		c := config{file: file, place: inFile}
+		if given == "" && file == configName {
+			c.place = inFolder
+		}
 		var doc yaml.Node
 		if err := yaml.Unmarshal(text, &doc); err != nil {
 			return config{}, fmt.Errorf("%s: %w", file, err)

@@ -68,16 +68,23 @@ func (a *Run) With(how stores.Access, f func(lim *weir.Limiter) error) (err erro
 	return f(lim)
 }
 
-// Token returns the token for servers.
-func (a *Run) Token() string {
-	token, _ := a.LookupEnv("WEIR_TOKEN")
-	return token
+// Token returns WEIR_TOKEN, to be sent to the servers that these flags name. It fails as MaySend does.
+func (a *Run) Token(servers ...string) (string, error) {
+	token, ok := a.LookupEnv("WEIR_TOKEN")
+	if !ok {
+		return "", nil
+	}
+	return token, a.MaySend("", servers...)
 }
 
 // Call calls f with what runs an operation: the server, or else the store.
 func (a *Run) Call(o *api.Op, f func(api.Caller) error) error {
 	if a.Server != "" {
-		c, err := client.New(a.Server, a.Token(), a.Namespace)
+		token, err := a.Token("server")
+		if err != nil {
+			return err
+		}
+		c, err := client.New(a.Server, token, a.Namespace)
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,9 @@ type Run struct {
 	Out, Err *term.Screen
 	env      []string
 
-	configFile, Store, Server, Namespace, Output string
+	given
+
+	Store, Server, Namespace, Output string
 
 	Config weir.Config // for Open, which sets the store and the namespace
 	// Shares returns the parts of the limits that the process may use. Nil if the limits are not shared.

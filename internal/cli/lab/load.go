@@ -44,15 +44,20 @@ type loadSource struct {
 }
 
 func (f *loadTarget) open(a *kit.Run, setup bool) (*loadSource, error) {
+	var err error
 	if f.Token == "" {
-		f.Token, _ = a.LookupEnv("WEIR_TOKEN")
+		f.Token, err = a.Token("http", "grpc")
+	} else {
+		err = a.MaySend("token", "http", "grpc")
+	}
+	if err != nil {
+		return nil, err
 	}
 	s := &loadSource{flags: f, app: a}
 	if f.GRPC != "" && f.HTTP == "" && setup {
 		return nil, kit.Usage(errors.New("limits cannot be set over gRPC: add the server's --http URL for the " +
 			"setup, or --no-setup"))
 	}
-	var err error
 	if f.HTTP != "" {
 		if s.http, err = load.NewHTTP(f.HTTP, "", f.Token); err != nil {
 			return nil, kit.Usage(err)

@@ -81,6 +81,9 @@ others on the machine can see the command line.`,
 		case q.File != "":
 			q.Scenario = strings.TrimSuffix(filepath.Base(q.File), filepath.Ext(q.File))
 		}
+		if err := a.MaySend("worker-token", "workers"); err != nil {
+			return err
+		}
 		return runLoad(ctx, a, q)
 	})
 }

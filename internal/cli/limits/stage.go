@@ -98,7 +98,10 @@ func rollout(
 func gate(ctx context.Context, a *kit.Run, f *stageFlags, lim *weir.Limiter, p *manifest.Plan) (manifest.Gate, error) {
 	g := &refusals{threshold: f.threshold, read: usageOf(lim.In(p.Namespace), time.Now())}
 	if len(f.Servers) > 0 {
-		token, _ := a.LookupEnv("WEIR_TOKEN")
+		token, err := a.Token("deciding-server")
+		if err != nil {
+			return nil, err
+		}
 		g.read = overviewsOf(f.Servers, token, p.Namespace)
 	}
 	if f.Gate == "" {
