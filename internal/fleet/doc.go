@@ -19,8 +19,13 @@
 // the grants that it found as outstanding.
 //
 // If the registry has lost grants, as after a restore, their leader publishes the newest again, in a new epoch. Without
-// it another member does, after as long a wait, in which all others confirm what they follow. A party that confirms
-// grants that the leader has not seen counts as using everything, and has no share until it confirms newer ones.
+// it another member does, after as long a wait, in which all others confirm what they follow. Once a party confirms
+// grants that the leader has not seen, it and all that have confirmed nothing as new count as using everything. Until
+// each has confirmed newer grants or is removed, the grants mark them as lost, and no party uses more than it does,
+// even if it is granted more.
+//
+// One gap remains: if only parties that are cut off from the registry follow the lost grants, or their reports are lost
+// as well, nothing shows what they use, and it may be handed out again.
 //
 // # Time
 //

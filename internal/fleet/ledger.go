@@ -39,7 +39,7 @@ type Grant struct {
 type Ledger struct {
 	// Patience is how long a party may show no sign of life before it is missing.
 	Patience time.Duration
-	// Whole is what a party may be using of any key if it confirms grants that the ledger does not contain.
+	// Whole is what a party may be using of any key if it may be following grants that the ledger does not contain.
 	Whole int64
 
 	looked  time.Time
@@ -49,7 +49,8 @@ type Ledger struct {
 type party struct {
 	seen   time.Time // zero: not yet
 	issued []issue   // what it may be following, oldest first
-	lost   Version   // the grants that it confirmed and the ledger does not contain; zero: none
+	acked  Version   // the newest that it has confirmed
+	lost   Version   // grants that it may be following and the ledger does not contain; zero: none
 }
 
 // issue is a grant that was published.
@@ -80,8 +81,9 @@ func (l *Ledger) BeginRound(now time.Time) {
 }
 
 // Observe records when a party was seen, and which grants it confirms to follow: the zero version if none. It reports
-// whether the party is new. If the registry has lost the grants that a party confirms, the party may be using anything
-// until it confirms newer ones.
+// whether the party is new. If the ledger does not contain the grants that a party confirms, the registry has lost
+// them. Then this party, and every other that has confirmed nothing as new, may be using anything until it confirms
+// newer ones. So observe all parties before the first confirmation.
 func (l *Ledger) Observe(name string, seen time.Time, ack Version) (added bool) {
 	p := l.parties[name]
 	if added = p == nil; added {
@@ -91,15 +93,38 @@ func (l *Ledger) Observe(name string, seen time.Time, ack Version) (added bool) 
 	if seen.After(p.seen) {
 		p.seen = seen
 	}
-	known := ack == Version{} || len(p.issued) > 0 && ack.Compare(p.issued[0].Version) <= 0
+	if ack.Compare(p.acked) > 0 {
+		p.acked = ack
+	}
+	contained := slices.ContainsFunc(p.issued, func(i issue) bool { return i.Version == ack })
+	known := contained || ack == Version{} || len(p.issued) > 0 && ack.Compare(p.issued[0].Version) < 0
+	if !known {
+		for _, o := range l.parties {
+			if (o == p || o.acked.Compare(ack) < 0) && o.lost.Compare(ack) < 0 {
+				o.lost = ack
+			}
+		}
+		return added
+	}
 	p.issued = slices.DeleteFunc(p.issued, func(i issue) bool { return i.Compare(ack) < 0 })
-	switch known = known || len(p.issued) > 0 && p.issued[0].Version == ack; {
-	case !known:
-		p.lost = ack
-	case ack.Compare(p.lost) > 0:
+	if contained && ack.Compare(p.lost) > 0 { // older ones may also be lost
 		p.lost = Version{}
 	}
 	return added
+}
+
+// Lost returns the newest grants that a party may be following and the ledger does not contain; zero if there are none.
+func (l *Ledger) Lost(name string) Version { return l.parties[name].lost }
+
+// AnyLost reports whether a party may be following grants that the ledger does not contain. Until it is not, the
+// parties must not use more than they do, whatever they are granted: the ledger may have them at more.
+func (l *Ledger) AnyLost() bool {
+	for _, p := range l.parties {
+		if p.lost != (Version{}) {
+			return true
+		}
+	}
+	return false
 }
 
 // Remove removes a party that uses nothing any more.
@@ -152,7 +177,7 @@ func (l *Ledger) Last(name string) (Version, Shares) {
 
 // Issue returns the next shares of the parties that have targets: nobody keeps more than its target, and what nobody
 // may be using of the pool goes to those that lack something, in proportion. If parties may be using more than the
-// pool, nobody is given more than it was last granted.
+// pool, nobody is given more than it was last granted; nor is a party that may be following lost grants.
 func (l *Ledger) Issue(key string, pool int64, targets map[string]int64, now time.Time) map[string]int64 {
 	held := make(map[string]int64, len(targets))
 	var lacking int64
@@ -165,7 +190,7 @@ func (l *Ledger) Issue(key string, pool int64, targets map[string]int64, now tim
 	}
 	next := make(map[string]int64, len(targets))
 	for name, target := range targets {
-		if next[name] = min(target, held[name]); pool < 0 {
+		if next[name] = min(target, held[name]); pool < 0 || l.Lost(name) != (Version{}) {
 			_, last := l.Last(name)
 			next[name] = min(target, last.Of(key))
 		}
@@ -200,10 +225,19 @@ func merged(a, b Grant) Grant {
 }
 
 func (s Shares) merge(o Shares) Shares {
+	return s.combine(o, func(a, b int64) int64 { return max(a, b) })
+}
+
+// Cap returns the smaller share of each key.
+func (s Shares) Cap(o Shares) Shares {
+	return s.combine(o, func(a, b int64) int64 { return min(a, b) })
+}
+
+func (s Shares) combine(o Shares, f func(a, b int64) int64) Shares {
 	m := make(Shares)
 	for _, one := range []Shares{s, o} {
 		for key := range one {
-			m[key] = max(s.Of(key), o.Of(key))
+			m[key] = f(s.Of(key), o.Of(key))
 		}
 	}
 	return m

@@ -261,7 +261,7 @@ func (m *Member[G]) lead(ctx context.Context, rec Record, g G, beat time.Duratio
 		return nil, &JoinError{"read reports", err}
 	}
 	epoch := g.Top().Epoch
-	if !m.leading || m.term.own != rec.Version {
+	if !m.leading || m.term.own != rec.Version || confirmed > epoch {
 		epoch = max(epoch, confirmed) + 1 // newer than any in use, even if the registry has lost some
 		m.protocol.TakeOver(g)
 	}

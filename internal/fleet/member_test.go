@@ -59,6 +59,10 @@ func TestEpochs(t *testing.T) {
 		if err := m.Beat(t.Context()); err != nil || p.followed.Epoch != tt.want || !m.State().Leads {
 			t.Errorf("%s: epoch %d, want %d; %+v, %v", tt.name, p.followed.Epoch, tt.want, m.State(), err)
 		}
+		p.confirmed = tt.want + 3 // by a member that returns
+		if err := m.Beat(t.Context()); err != nil || p.followed.Epoch != tt.want+4 || !m.State().Leads {
+			t.Errorf("%s: epoch %d after a later one was confirmed; %v", tt.name, p.followed.Epoch, err)
+		}
 	}
 }
 

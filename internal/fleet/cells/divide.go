@@ -20,11 +20,12 @@ type division struct {
 	shares map[string]int64 // by cell
 }
 
-// assign computes the next shares of a namespace. Missing cells keep what they have, and drained ones get nothing.
+// assign computes the next shares of a namespace. Missing cells keep what they have, and drained ones get nothing. If
+// one may be following lost grants, the others keep what they have, too.
 func (l *ledger) assign(next map[string]Shares, namespace string, set Settings, now time.Time) {
-	learning := l.learning(now)
+	learning, frozen := l.learning(now), set.Mode == Strict && l.AnyLost()
 	var targets map[string]int64
-	if !learning {
+	if !learning && !frozen {
 		targets = l.targets(namespace, set, now)
 		if set.Mode == Strict {
 			targets = l.Issue(namespace, Whole, targets, now)
@@ -32,7 +33,7 @@ func (l *ledger) assign(next map[string]Shares, namespace string, set Settings, 
 	}
 	for name, a := range l.accounts {
 		share, ok := targets[name]
-		if learning || !ok && !a.draining && l.Missing(name, now) {
+		if learning || !ok && !a.draining && (frozen || l.Missing(name, now)) {
 			_, last := l.Last(name)
 			share = last.Of(namespace)
 		}

@@ -15,6 +15,7 @@ type ledger struct {
 
 	accounts  map[string]*account
 	since     time.Time           // when it took over from another controller; zero: from none
+	capped    bool                // as last published
 	divisions map[string]division // by namespace
 	measures  map[string]*measure // by key
 }
@@ -40,12 +41,12 @@ type instance struct {
 func newLedger(g *grants, expiry time.Duration, now time.Time) *ledger {
 	l := &ledger{
 		Ledger: fleet.NewLedger(expiry, Whole, now), accounts: make(map[string]*account, len(g.Cells)),
-		divisions: make(map[string]division), measures: make(map[string]*measure),
+		capped: g.capped(), divisions: make(map[string]division), measures: make(map[string]*measure),
 	}
 	for name, c := range g.Cells {
 		l.since = now
 		l.accounts[name] = &account{birth: c.Birth, store: c.Store, instances: make(map[string]*instance)}
-		l.Observe(name, now, Version{})
+		l.Observe(name, now, c.Lost)
 		if len(c.Held) > 0 {
 			before := c.Version
 			before.Seq-- // so that only a confirmation of the shares themselves clears it
@@ -79,7 +80,9 @@ func (l *ledger) observe(cells map[string]seen, now time.Time) {
 			l.Observe(name, time.Time{}, Version{})
 		}
 		a.draining = c.Draining
-		l.observeInstances(name, a, c.instances, now)
+	}
+	for name, c := range cells {
+		l.observeInstances(name, l.accounts[name], c.instances, now)
 	}
 }
 
@@ -112,10 +115,7 @@ func (l *ledger) issue(h fleet.Head, set Settings, now time.Time) *grants {
 	for name, a := range l.accounts {
 		c := &cell{
 			Birth: a.birth, Version: g.Version, Shares: next[name], Held: make(Shares), Missing: l.Missing(name, now),
-			Store: a.store, Others: l.others(a, now),
-		}
-		if before, shares := l.Last(name); maps.Equal(shares, c.Shares) {
-			c.Version = before
+			Store: a.store, Others: l.others(a, now), Lost: l.Lost(name),
 		}
 		for namespace := range c.Shares {
 			c.Held[namespace] = l.Held(name, namespace, now)
@@ -124,6 +124,13 @@ func (l *ledger) issue(h fleet.Head, set Settings, now time.Time) *grants {
 			c.Held = nil
 		}
 		g.Cells[name] = c
+	}
+	changed := g.capped() != l.capped // then all adopt their shares once more
+	for name, c := range g.Cells {
+		before, shares := l.Last(name)
+		if !changed && maps.Equal(shares, c.Shares) && before.Compare(c.Lost) > 0 {
+			c.Version = before
+		}
 	}
 	return g
 }
@@ -182,6 +189,7 @@ func (l *ledger) likeDefault(namespace string) bool {
 
 // commit records grants as published: from now on they are outstanding.
 func (l *ledger) commit(g *grants) {
+	l.capped = g.capped()
 	for name, c := range g.Cells {
 		l.Commit(name, c.Version, fleet.Grant{Shares: c.Shares})
 	}

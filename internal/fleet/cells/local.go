@@ -88,7 +88,10 @@ func (o *localShares) next(h, want *sharesRecord) *sharesRecord {
 	replace := want != nil && (want.Birth != next.Birth || want.Version.Compare(next.Version) > 0 ||
 		want.Version == next.Version && want.Least != next.Least)
 	if replace {
-		next = *want
+		own := next.Shares
+		if next = *want; want.capped {
+			next.Shares = want.Shares.Cap(own)
+		}
 	}
 	switch {
 	case lost || replace:
@@ -169,6 +172,6 @@ func wanted(name, birth, installation string, g *grants, membership *cellRecord)
 	}
 	return &sharesRecord{
 		Cell: name, Birth: c.Birth, Version: c.Version, Shares: maps.Clone(c.Shares),
-		Least: g.Settings.Mode == Available,
+		Least: g.Settings.Mode == Available, capped: g.capped(),
 	}
 }

@@ -87,11 +87,23 @@ type grants struct {
 	Over map[string]int64 `json:"over,omitempty"`
 }
 
+// capped reports whether no cell may use more than it does, because the registry has lost what one may be using.
+func (g *grants) capped() bool {
+	for _, c := range g.Cells {
+		if c.Lost != (Version{}) {
+			return g.Settings.Mode == Strict
+		}
+	}
+	return false
+}
+
 // cell is what one cell is granted.
 type cell struct {
 	Birth   string  `json:"birth"`
 	Version Version `json:"version"` // of the last change
 	Shares  Shares  `json:"shares"`
+	// Lost is the newest version that the cell may be following and the registry has lost; zero: none.
+	Lost Version `json:"lost,omitzero"`
 	// Held is the largest share that may still be in use in the cell, if it is more than the granted one.
 	Held    Shares `json:"held,omitempty"`
 	Missing bool   `json:"missing,omitempty"`
@@ -109,6 +121,8 @@ type sharesRecord struct {
 	Shares  Shares  `json:"shares"`
 	Least   bool    `json:"least,omitempty"` // see policy.Share
 	Epoch   uint64  `json:"epoch"`           // raised with each write, even if the store has lost the previous one
+
+	capped bool // of a record to be written: no share may exceed the one that it replaces
 }
 
 // read returns a record's content, which is zero if it does not exist, and its version.

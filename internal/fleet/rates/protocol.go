@@ -84,7 +84,7 @@ func (p *protocol) TakeOver(g *grants) {
 		if w == nil || p.reports[id] == nil { // without a report, it has left
 			continue
 		}
-		p.ledger.Observe(id, p.now, fleet.Version{})
+		p.ledger.Observe(id, p.now, w.Lost)
 		p.ledger.Commit(id, before, g.of(w.HeldRate, w.HeldSafe, expires))
 		p.ledger.Commit(id, g.Version, g.of(w.Rate, w.Safe, expires))
 	}
@@ -99,12 +99,15 @@ func (p *protocol) observe() {
 			p.ledger.Remove(id)
 		}
 	}
+	for id := range p.reports {
+		p.hurry.newcomers = p.ledger.Observe(id, time.Time{}, fleet.Version{}) || p.hurry.newcomers
+	}
 	for id, r := range p.reports {
 		var seen time.Time
 		if w := p.last.Workers[id]; w == nil || w.Seq != r.Seq {
 			seen = p.now
 		}
-		p.hurry.newcomers = p.ledger.Observe(id, seen, r.Ack) || p.hurry.newcomers
+		p.ledger.Observe(id, seen, r.Ack)
 		if p.ledger.Silent(id, p.now) >= p.w.cfg.Forget {
 			p.ledger.Remove(id)
 			delete(p.reports, id)
@@ -133,7 +136,7 @@ func (p *protocol) Issue(h fleet.Head) *grants {
 	for id, r := range p.reports {
 		w := &grant{
 			Seq: r.Seq, Rate: make([]int64, n), Safe: make([]int64, n), HeldRate: make([]int64, n),
-			HeldSafe: make([]int64, n),
+			HeldSafe: make([]int64, n), Lost: p.ledger.Lost(id),
 		}
 		for b, name := range g.Budgets {
 			w.HeldRate[b], w.HeldSafe[b] = p.ledger.Outstanding(id, name, p.now)
@@ -150,7 +153,7 @@ func (p *protocol) Issue(h fleet.Head) *grants {
 // divide divides one budget. The limit is the lowest that a worker states.
 func (p *protocol) divide(g *grants, budget int) {
 	name := g.Budgets[budget]
-	var living []string
+	var living, missing []string
 	var claims []fleet.Claim
 	var limit, held, reserved, known int64
 	has := make(map[string]int64)
@@ -162,8 +165,9 @@ func (p *protocol) divide(g *grants, budget int) {
 			known++
 		}
 		if d == nil || p.ledger.Missing(id, p.now) {
-			reserved += out
-			g.Workers[id].Safe[budget] = g.Workers[id].HeldSafe[budget]
+			if missing = append(missing, id); p.ledger.Lost(id) == (fleet.Version{}) {
+				reserved += out // else nobody's share rises, so what the others have need not shrink
+			}
 			continue
 		}
 		living, claims, has[id] = append(living, id), append(claims, d.claim()), out
@@ -172,6 +176,12 @@ func (p *protocol) divide(g *grants, budget int) {
 		}
 	}
 	g.Limits[budget] = limit
+	for _, id := range missing {
+		g.Workers[id].Safe[budget] = g.Workers[id].HeldSafe[budget]
+		if p.ledger.Lost(id) != (fleet.Version{}) {
+			g.Workers[id].Safe[budget] = min(g.Workers[id].HeldSafe[budget], limit/2)
+		}
+	}
 	pool := max(0, limit-reserved)
 	for i := range claims {
 		// Who wants nothing keeps a tenth of an equal share, to begin with.

@@ -56,6 +56,18 @@ type grant struct {
 	// What the worker may still be using, from earlier grants.
 	HeldRate []int64 `json:"held_rate,omitempty"`
 	HeldSafe []int64 `json:"held_safe,omitempty"`
+	// The newest grants that the worker may be following and the registry has lost; zero: none.
+	Lost fleet.Version `json:"lost,omitzero"`
+}
+
+// capped reports whether no worker may use more than it does, because the registry has lost what one may be using.
+func (g *grants) capped() bool {
+	for _, w := range g.Workers {
+		if w != nil && w.Lost != (fleet.Version{}) {
+			return true
+		}
+	}
+	return false
 }
 
 func at(s []int64, i int) int64 {

@@ -34,6 +34,14 @@ type share struct {
 	current    []int64 // as last passed to Granted
 }
 
+// usable returns what may be used of a budget.
+func (s *share) usable(budget int, now time.Time) int64 {
+	if now.Before(s.expires) {
+		return s.rate[budget]
+	}
+	return min(s.rate[budget], s.safe[budget])
+}
+
 // Status is the state of a worker.
 type Status struct {
 	Worker  string    // its full name
@@ -107,7 +115,7 @@ func (w *Worker) follow(g *grants, sent time.Time) (lowered bool) {
 		Version: g.Version, granted: g.Workers[w.id] != nil, current: before.current,
 		rate: make([]int64, n), safe: make([]int64, n),
 	}
-	if mine := g.Workers[w.id]; mine != nil {
+	if mine, capped := g.Workers[w.id], g.capped(); mine != nil {
 		if !sent.IsZero() {
 			lease := time.Duration(g.LeaseMS) * time.Millisecond
 			w.share.expires = sent.Add(lease - lease/20) // clocks run at different speeds
@@ -115,6 +123,10 @@ func (w *Worker) follow(g *grants, sent time.Time) (lowered bool) {
 		for i, b := range w.cfg.Budgets {
 			if j := slices.Index(g.Budgets, b.Name); j >= 0 {
 				w.share.rate[i], w.share.safe[i] = min(at(mine.Rate, j), b.Limit), min(at(mine.Safe, j), b.Limit)
+			}
+			if capped {
+				w.share.rate[i] = min(w.share.rate[i], before.usable(i, now))
+				w.share.safe[i] = min(w.share.safe[i], before.safe[i])
 			}
 		}
 	}
@@ -145,13 +157,8 @@ func (w *Worker) lapse() {
 // apply passes the current shares to Granted. The lock is held.
 func (w *Worker) apply(now time.Time) {
 	for i := range w.share.current {
-		switch {
-		case w.closed:
+		if w.share.current[i] = w.share.usable(i, now); w.closed {
 			w.share.current[i] = 0
-		case now.Before(w.share.expires):
-			w.share.current[i] = w.share.rate[i]
-		default:
-			w.share.current[i] = min(w.share.rate[i], w.share.safe[i])
 		}
 	}
 	if left := w.share.expires.Sub(now); left > 0 {
