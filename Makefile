@@ -172,9 +172,6 @@ generate: ## Generate Go code from the protos under api, without protoc
 mutate: $(ENGINE) ## Break the code on purpose, once per testdata/mutants/*.patch; ARGS=NAME selects mutants
 	$(MUTATE) $(ARGS)
 
-.PHONY: mutate-shards
-mutate-shards: $(ENGINE) ## Run the mutants in testdata/mutants/shards, which take too long for CI
-	$(MUTATE) -dir testdata/mutants/shards $(ARGS)
 # Built with the flags of make build, so that both share the build cache.
 MUTATE := WEIR_TORTURE=5s CGO_ENABLED=0 GOFLAGS=-tags=$(TAGS) $(GO) run ./internal/testkit/mutate
 
