@@ -9,6 +9,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/memory"
 )
 
 // says sets on_unavailable of a scope.
@@ -252,4 +253,42 @@ func TestOnUnavailableOfNewerWeir(t *testing.T) {
 			t.Error(got)
 		}
 	}, func(c *weir.Config) { c.OnUnavailable = weir.OnUnavailableAllow })
+}
+
+// downStore is a store that never answers a decision.
+type downStore struct{ store.Store }
+
+func (downStore) Get(context.Context, ...store.Key) (store.Got, error) {
+	return store.Got{}, errors.New("down")
+}
+
+// TestUnavailableBadID checks that a malformed id is a mistake even while the store is not called, whatever
+// on_unavailable is.
+func TestUnavailableBadID(t *testing.T) {
+	t.Parallel()
+	lim, err := weir.New(weir.Config{Store: downStore{memory.New(nil)}, Cooldown: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lim.Close()
+	for range 50 {
+		_, _ = lim.Acquire(t.Context(), weir.Request{Entity: "a", Resource: "api"})
+	}
+	for _, mode := range []weir.OnUnavailable{
+		weir.OnUnavailableDefault, weir.OnUnavailableDeny, weir.OnUnavailableAllow, weir.OnUnavailableLocal,
+	} {
+		_, err := lim.Acquire(t.Context(), weir.Request{Entity: "a", Resource: "\xff", OnUnavailable: mode})
+		var bad *weir.ConfigError
+		if !errors.As(err, &bad) || bad.Field != "resource" {
+			t.Errorf("%v: got %v, want a mistake in the resource", mode, err)
+		}
+		_, err = lim.AcquireAll(t.Context(), []weir.Request{
+			{Entity: "a", Resource: "api", OnUnavailable: weir.OnUnavailableAllow},
+			{Entity: "", Resource: "api", OnUnavailable: mode},
+		})
+		var which *weir.RequestError
+		if !errors.As(err, &which) || which.Index != 1 || !errors.As(err, &bad) {
+			t.Errorf("%v: got %v, want a mistake in the second request", mode, err)
+		}
+	}
 }
