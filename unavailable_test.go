@@ -475,27 +475,3 @@ func TestObserver(t *testing.T) {
 		t.Errorf("called %q", ops)
 	}
 }
-
-// An id that no request can have is the caller's mistake, whether or not the store is called.
-func TestBadIDsWithoutStore(t *testing.T) {
-	t.Parallel()
-	for _, on := range []weir.OnUnavailable{weir.OnUnavailableDeny, weir.OnUnavailableAllow, weir.OnUnavailableLocal} {
-		st := &fakeStore{Store: memory.New(nil)}
-		st.get = func(context.Context, ...store.Key) (store.Got, error) { return store.Got{}, errDown }
-		lim, err := weir.New(weir.Config{Store: st, OnUnavailable: on})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = lim.Close() })
-		for range 50 { // some call the store; the others find the breaker open
-			for field, req := range map[string]weir.Request{
-				"entity": {Entity: "", Resource: "api"}, "resource": {Entity: "a", Resource: "\xff"},
-			} {
-				var bad *weir.ConfigError
-				if _, err := lim.Acquire(t.Context(), req); !errors.As(err, &bad) || bad.Field != field {
-					t.Fatalf("%s, %s: %v", on, field, err)
-				}
-			}
-		}
-	}
-}

@@ -144,21 +144,9 @@ func TestDeleteEntityResumes(t *testing.T) {
 						must(t, admin.New(limiterOn(t, h)).Limits.Set(t.Context(), admin.Scope{Entity: id, Resource: "r"}, weir.PerHour("rph", 1)))
 						allowed(t, limiterOn(t, h), id, "r", true)
 					}
-					calls := 0
-					inject := func() error {
-						if calls++; calls == at {
-							return died
-						}
-						return nil
-					}
-					if applied {
-						h.after = func(string) error { return inject() }
-					} else {
-						h.before = func(context.Context, string) error { return inject() }
-					}
+					stop := h.failAt(at, applied, died)
 					first := admin.New(limiterOn(t, h)).Entities.Delete(t.Context(), id, admin.DeleteOptions{Children: true})
-					finished := calls < at
-					h.before, h.after = nil, nil
+					finished := stop()
 					lim := limiterOn(t, h)
 					if !finished {
 						if !errors.Is(first, died) {
@@ -206,7 +194,7 @@ func TestDeleteEntityResumes(t *testing.T) {
 						t.Errorf("call %d: %d events, want %d: %v", at, len(told), want, told)
 					}
 					if finished {
-						t.Logf("%d calls", calls)
+						t.Logf("%d calls", at-1)
 						return
 					}
 				}

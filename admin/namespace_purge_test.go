@@ -102,22 +102,10 @@ func TestPurgeResumes(t *testing.T) {
 					id, other := fillNamespace(t, h, "alpha", 2), fillNamespace(t, h, "beta", 2)
 					must(t, admin.New(limiterOn(t, h)).Namespaces.Delete(t.Context(), "alpha"))
 					before := holds(t, h, other)
-					calls := 0
-					inject := func() error {
-						if calls++; calls == at {
-							return died
-						}
-						return nil
-					}
-					if applied {
-						h.after = func(string) error { return inject() }
-					} else {
-						h.before = func(context.Context, string) error { return inject() }
-					}
+					stop := h.failAt(at, applied, died)
 					lim, ctx := limiterOn(t, h), t.Context()
 					first := admin.New(lim).Namespaces.Purge(ctx, "alpha")
-					finished := calls < at
-					h.before, h.after = nil, nil
+					finished := stop()
 					if finished {
 						must(t, first)
 					} else if !errors.Is(first, died) {
@@ -154,7 +142,7 @@ func TestPurgeResumes(t *testing.T) {
 						t.Errorf("call %d: the new one was purged", at)
 					}
 					if finished {
-						t.Logf("%d calls", calls)
+						t.Logf("%d calls", at-1)
 						return
 					}
 				}

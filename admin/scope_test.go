@@ -16,14 +16,17 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
+// scopes has a scope of each kind for entity e on resource r.
+var scopes = map[weir.Source]admin.Scope{
+	weir.SourceEntity:        {Entity: "e", Resource: "r"},
+	weir.SourceEntityDefault: {Entity: "e"},
+	weir.SourceResource:      {Resource: "r"},
+	weir.SourceSystem:        {},
+}
+
 func TestLimitsOfEachScope(t *testing.T) {
 	t.Parallel()
-	for source, scope := range map[weir.Source]admin.Scope{
-		weir.SourceEntity:        {Entity: "e", Resource: "r"},
-		weir.SourceEntityDefault: {Entity: "e"},
-		weir.SourceResource:      {Resource: "r"},
-		weir.SourceSystem:        {},
-	} {
+	for source, scope := range scopes {
 		t.Run(string(source), func(t *testing.T) {
 			t.Parallel()
 			lim, ctx := memoryLimiter(t), t.Context()
@@ -93,12 +96,7 @@ func TestSystemKeepsBoth(t *testing.T) {
 func TestChangedLimitsHoldAtOnce(t *testing.T) {
 	t.Parallel()
 	rph := func(n int64) weir.Limit { return weir.PerHour("rph", n) }
-	for source, scope := range map[weir.Source]admin.Scope{
-		weir.SourceEntity:        {Entity: "e", Resource: "r"},
-		weir.SourceEntityDefault: {Entity: "e"},
-		weir.SourceResource:      {Resource: "r"},
-		weir.SourceSystem:        {},
-	} {
+	for source, scope := range scopes {
 		t.Run(string(source), func(t *testing.T) {
 			t.Parallel()
 			lim, ctx := memoryLimiter(t), t.Context()

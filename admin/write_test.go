@@ -26,6 +26,27 @@ type hooked struct {
 
 var _ store.Store = (*hooked)(nil)
 
+// failAt makes call number at return err: after it was made if applied, else in its place. Stop removes the hook and
+// reports whether fewer calls were made.
+func (h *hooked) failAt(at int, applied bool, err error) (stop func() (finished bool)) {
+	calls := 0
+	fail := func() error {
+		if calls++; calls == at {
+			return err
+		}
+		return nil
+	}
+	if applied {
+		h.after = func(string) error { return fail() }
+	} else {
+		h.before = func(context.Context, string) error { return fail() }
+	}
+	return func() bool {
+		h.before, h.after = nil, nil
+		return calls < at
+	}
+}
+
 func pass[T any](ctx context.Context, h *hooked, op string, call func() (T, error)) (T, error) {
 	var none T
 	if h.before != nil {

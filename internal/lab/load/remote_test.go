@@ -23,6 +23,7 @@ import (
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
+	"github.com/weirlimits/weir/internal/testkit/traffictest"
 )
 
 // served returns a limiter in memory and a server over it.
@@ -52,7 +53,7 @@ func kindsPlan(t *testing.T, length time.Duration) (*traffic.Plan, *traffic.Scen
 	must(t, err)
 	warm := traffic.Span(10 * time.Millisecond)
 	set := traffic.Settings{Seed: 1, For: traffic.Span(length), WarmUp: &warm}
-	return plan(t, sc, set), sc, set
+	return traffictest.Plan(t, sc, set), sc, set
 }
 
 // wantKinds checks a run of 1,000 calls.
@@ -147,7 +148,7 @@ func TestFleet(t *testing.T) {
 	a, b := worker(t, lim), worker(t, lim)
 	_, sc, set := kindsPlan(t, 300*time.Millisecond) // real time: sockets
 	set.Rate = 1000 / 0.3
-	p := plan(t, sc, set)
+	p := traffictest.Plan(t, sc, set)
 	must(t, load.SetUp(t.Context(), p, lim, "scratch"))
 	f := &load.Fleet{Addresses: []string{a.Listener.Addr().String(), b.URL}, Token: "secret"}
 	told := 0
@@ -177,7 +178,7 @@ func TestFleet(t *testing.T) {
 	defer broken.Close()
 	set.For = traffic.Span(time.Hour)
 	set.Rate = 10
-	p = plan(t, sc, set)
+	p = traffictest.Plan(t, sc, set)
 	f.Addresses[1] = broken.URL
 	if _, err := f.Run(t.Context(), p, sc, set, "scratch", nil); err == nil || err.Error() != "worker "+broken.URL+": out of order" {
 		t.Errorf("one is broken: %v", err)

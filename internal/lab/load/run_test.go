@@ -11,6 +11,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/lab/load"
 	"github.com/weirlimits/weir/internal/lab/traffic"
+	"github.com/weirlimits/weir/internal/testkit/traffictest"
 )
 
 // stalls answers no call from the fifth second to the sixth, and all others at once.
@@ -37,7 +38,7 @@ func TestNoCoordinatedOmission(t *testing.T) {
 	none := traffic.Span(0)
 	for _, callers := range []int{1000, 1} {
 		synctest.Test(t, func(t *testing.T) {
-			p := plan(t, decoded(t, ""), traffic.Settings{Rate: 100, For: traffic.Span(10 * time.Second), WarmUp: &none, Callers: callers})
+			p := traffictest.Plan(t, traffictest.Decode(t, ""), traffic.Settings{Rate: 100, For: traffic.Span(10 * time.Second), WarmUp: &none, Callers: callers})
 			r := run(t, p, stalls(time.Now()))
 			if r.Calls != 1000 || r.Missed != 0 {
 				t.Fatalf("%+v", r)
@@ -56,7 +57,7 @@ func TestNoCoordinatedOmission(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		p := plan(t, decoded(t, ""), traffic.Settings{Loop: traffic.Closed, For: traffic.Span(10 * time.Second), WarmUp: &none})
+		p := traffictest.Plan(t, traffictest.Decode(t, ""), traffic.Settings{Loop: traffic.Closed, For: traffic.Span(10 * time.Second), WarmUp: &none})
 		r := run(t, p, stalls(time.Now()))
 		if slow := r.Ops[0].Response; slow.P90 > 1 || r.Calls > 1000-80 || r.Late != nil {
 			t.Errorf("a closed loop asks less: %+v", r)
@@ -69,7 +70,7 @@ func TestMissed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		none := traffic.Span(0)
-		p := plan(t, decoded(t, ""), traffic.Settings{Rate: 100, For: traffic.Span(10 * time.Second), WarmUp: &none, Callers: 10})
+		p := traffictest.Plan(t, traffictest.Decode(t, ""), traffic.Settings{Rate: 100, For: traffic.Span(10 * time.Second), WarmUp: &none, Callers: 10})
 		begun := time.Now()
 		r := run(t, p, takes{load.Nothing{}, time.Second})
 		if d := time.Since(begun); d > 12*time.Second {
@@ -95,7 +96,7 @@ func TestErrorsAreCounted(t *testing.T) {
 			return nil, nil //nolint:nilnil // refused
 		}
 		none := traffic.Span(0)
-		r := run(t, plan(t, decoded(t, ""), traffic.Settings{Rate: 10, For: traffic.Span(20 * time.Second), WarmUp: &none}), f)
+		r := run(t, traffictest.Plan(t, traffictest.Decode(t, ""), traffic.Settings{Rate: 10, For: traffic.Span(20 * time.Second), WarmUp: &none}), f)
 		if r.Failed != 100 || r.Refused != 100 || len(r.Errors) > 11 || r.Errors["others"] == 0 {
 			t.Errorf("%+v", r)
 		}
@@ -109,7 +110,7 @@ func TestInterrupt(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5500*time.Millisecond)
 			defer cancel()
-			p := plan(t, decoded(t, ""), traffic.Settings{Loop: loop, For: traffic.Span(time.Hour)})
+			p := traffictest.Plan(t, traffictest.Decode(t, ""), traffic.Settings{Loop: loop, For: traffic.Span(time.Hour)})
 			tally, err := load.Run(ctx, p, takes{load.Nothing{}, time.Millisecond}, load.Options{})
 			must(t, err)
 			if r := load.NewReport(p, tally); r.Calls < 400 || r.Calls > 460 || r.Failed > 0 || r.Missed > 0 || r.Elapsed > 4.6 {
@@ -126,7 +127,7 @@ func TestInterrupt(t *testing.T) {
 func TestReportReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := plan(t, named(t, "llm-gateway"), traffic.Settings{Seed: 1, For: traffic.Span(30 * time.Second)})
+		p := traffictest.Plan(t, traffictest.Named(t, "llm-gateway"), traffic.Settings{Seed: 1, For: traffic.Span(30 * time.Second)})
 		a, b := run(t, p, takes{load.Nothing{}, 2 * time.Millisecond}), run(t, p, takes{load.Nothing{}, 3 * time.Millisecond})
 		text, err := json.Marshal(a)
 		must(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/lab/load"
 	"github.com/weirlimits/weir/internal/lab/traffic"
+	"github.com/weirlimits/weir/internal/testkit/traffictest"
 )
 
 // Every scenario sets up its limits, runs in virtual time, in which nothing is ever late, and is removed again.
@@ -25,7 +26,7 @@ func TestScenarios(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var meter load.Meter
 				lim, st := limiter(t, &meter)
-				p := plan(t, named(t, name), traffic.Settings{Seed: 1, For: traffic.Span(5 * time.Second)})
+				p := traffictest.Plan(t, traffictest.Named(t, name), traffic.Settings{Seed: 1, For: traffic.Span(5 * time.Second)})
 				ns := load.Scratch(name)
 				must(t, load.SetUp(t.Context(), p, lim, ns))
 				told := 0
@@ -79,7 +80,7 @@ func TestSameSeed(t *testing.T) {
 				return load.Nothing{}, err
 			}
 			none := traffic.Span(0)
-			p := plan(t, named(t, "llm-gateway"), traffic.Settings{Seed: seed, For: traffic.Span(20 * time.Second), WarmUp: &none, Callers: callers})
+			p := traffictest.Plan(t, traffictest.Named(t, "llm-gateway"), traffic.Settings{Seed: seed, For: traffic.Span(20 * time.Second), WarmUp: &none, Callers: callers})
 			for part := range parts {
 				_, err := load.Run(t.Context(), p, f, load.Options{Part: part, Parts: parts})
 				must(t, err)
@@ -104,7 +105,7 @@ func TestModels(t *testing.T) {
 		"anthropic/claude-sonnet": {1000, 400_000}, "anthropic/claude-haiku": {2000, 4e6}, "google/gemini-pro": {360, 1e6}, "google/gemini-flash": {1500, 4e6},
 	}
 	for _, name := range []string{"llm-gateway", "llm-production"} {
-		p := plan(t, named(t, name), traffic.Settings{Seed: 1})
+		p := traffictest.Plan(t, traffictest.Named(t, name), traffic.Settings{Seed: 1})
 		lim, _ := limiter(t, new(load.Meter))
 		must(t, load.SetUp(t.Context(), p, lim, "models"))
 		for model, n := range want {

@@ -26,40 +26,6 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func named(t testing.TB, name string) *traffic.Scenario {
-	t.Helper()
-	sc, err := traffic.Named(name)
-	must(t, err)
-	return sc
-}
-
-// plan makes a plan from a scenario of the package or from a text. The warm-up is one second.
-func plan(t testing.TB, sc *traffic.Scenario, set traffic.Settings) *traffic.Plan {
-	t.Helper()
-	if set.WarmUp == nil {
-		warm := traffic.Span(time.Second)
-		set.WarmUp = &warm
-	}
-	p, err := traffic.NewPlan(sc, set)
-	must(t, err)
-	return p
-}
-
-// decoded returns a scenario with the required fields and the given ones.
-func decoded(t testing.TB, more string) *traffic.Scenario {
-	t.Helper()
-	sc, err := traffic.Decode("test", []byte(more+`
-users: 10
-wait: 0.1s
-entities: [{name: user, id: user-%d, pick: own, share: 1}]
-resources: [api]
-calls: [{name: acquire, op: acquire, weight: 1, tokens: {rpm: 1}}]
-limits: {system: {limits: {rpm: {capacity: 1M}}}}
-`))
-	must(t, err)
-	return sc
-}
-
 func limiter(t testing.TB, m *load.Meter) (*weir.Limiter, store.Store) {
 	t.Helper()
 	st := memory.New(nil)

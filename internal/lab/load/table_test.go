@@ -13,6 +13,7 @@ import (
 	"github.com/weirlimits/weir/internal/lab/load"
 	"github.com/weirlimits/weir/internal/lab/traffic"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/traffictest"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
@@ -46,7 +47,7 @@ func TestTable(t *testing.T) {
 				must(t, err)
 				defer func() { must(t, lim.Close()) }()
 				warm := traffic.Span(tt.warm)
-				p := plan(t, named(t, name), traffic.Settings{Seed: 1, For: traffic.Span(4 * time.Second), WarmUp: &warm})
+				p := traffictest.Plan(t, traffictest.Named(t, name), traffic.Settings{Seed: 1, For: traffic.Span(4 * time.Second), WarmUp: &warm})
 				ns := load.Scratch(name)
 				must(t, load.SetUp(t.Context(), p, lim, ns))
 				var charged []float64

@@ -11,48 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weirlimits/weir/internal/lab/traffic"
+	"github.com/weirlimits/weir/internal/testkit/traffictest"
 )
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func named(t testing.TB, name string) *traffic.Scenario {
-	t.Helper()
-	sc, err := traffic.Named(name)
-	must(t, err)
-	return sc
-}
-
-// plan makes a plan from a scenario of the package or from a text. The warm-up is one second.
-func plan(t testing.TB, sc *traffic.Scenario, set traffic.Settings) *traffic.Plan {
-	t.Helper()
-	if set.WarmUp == nil {
-		warm := traffic.Span(time.Second)
-		set.WarmUp = &warm
-	}
-	p, err := traffic.NewPlan(sc, set)
-	must(t, err)
-	return p
-}
-
-// decoded returns a scenario with the required fields and the given ones.
-func decoded(t testing.TB, more string) *traffic.Scenario {
-	t.Helper()
-	sc, err := traffic.Decode("test", []byte(more+`
-users: 10
-wait: 0.1s
-entities: [{name: user, id: user-%d, pick: own, share: 1}]
-resources: [api]
-calls: [{name: acquire, op: acquire, weight: 1, tokens: {rpm: 1}}]
-limits: {system: {limits: {rpm: {capacity: 1M}}}}
-`))
-	must(t, err)
-	return sc
-}
 
 func near(t *testing.T, what string, got, want, off float64) {
 	t.Helper()
@@ -83,9 +43,9 @@ func at(d time.Duration) func(int) time.Duration { return func(int) time.Duratio
 // The traffic of stress has a whale, a spiker, and a tail that follows Zipf's law.
 func TestStressDraws(t *testing.T) {
 	t.Parallel()
-	sc := named(t, "stress")
+	sc := traffictest.Named(t, "stress")
 	sc.Entities[1].Spikes = nil
-	p := plan(t, sc, traffic.Settings{Seed: 7})
+	p := traffictest.Plan(t, sc, traffic.Settings{Seed: 7})
 	entities := drawn(p, 200_000, at(0), func(c *traffic.Call) string { return c.Entity })
 	near(t, "whale", entities["entity-whale"], 50, 0.5)
 	near(t, "spiker", entities["entity-spiker"], 3, 0.2)
@@ -118,7 +78,7 @@ func TestSpikesAreOfTime(t *testing.T) {
 	t.Parallel()
 	const length = 100 * time.Hour
 	for _, n := range []int{3_600, 36_000} {
-		p := plan(t, named(t, "stress"), traffic.Settings{Seed: 3, For: traffic.Span(length)})
+		p := traffictest.Plan(t, traffictest.Named(t, "stress"), traffic.Settings{Seed: 3, For: traffic.Span(length)})
 		entities := drawn(p, n, func(i int) time.Duration { return length / time.Duration(n) * time.Duration(i) }, func(c *traffic.Call) string { return c.Entity })
 		near(t, "spiker", entities["entity-spiker"], 4.76+95.24*0.03, 1)
 	}
@@ -126,7 +86,7 @@ func TestSpikesAreOfTime(t *testing.T) {
 
 func TestModels(t *testing.T) {
 	t.Parallel()
-	p := plan(t, named(t, "llm-production"), traffic.Settings{Seed: 1})
+	p := traffictest.Plan(t, traffictest.Named(t, "llm-production"), traffic.Settings{Seed: 1})
 	draw(p, 2000, at(0), func(c *traffic.Call) {
 		if n := c.Adjust["tpm"] + 800; c.Adjust != nil && (n < 200 || n > 2000 || c.Tokens["tpm"] != 800) {
 			t.Fatalf("%v adjusted by %v", c.Tokens, c.Adjust)
@@ -153,7 +113,7 @@ func TestShapes(t *testing.T) {
 			"spike": {0: 50, 10*time.Minute + 20*time.Second: 110, 30 * time.Minute: 150, 59 * time.Minute: 100},
 		} {
 			length := map[string]time.Duration{"daily": 24 * time.Hour, "spike": time.Hour}[shape]
-			p := plan(t, named(t, "llm-production"), traffic.Settings{Shape: shape, For: traffic.Span(length / scale)})
+			p := traffictest.Plan(t, traffictest.Named(t, "llm-production"), traffic.Settings{Shape: shape, For: traffic.Span(length / scale)})
 			for at, want := range users {
 				near(t, shape+" at "+at.String(), p.Users(at/scale), want, 0.01)
 			}
@@ -165,7 +125,7 @@ func TestShapes(t *testing.T) {
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		sc := decoded(t, "")
+		sc := traffictest.Decode(t, "")
 		n := rapid.IntRange(1, 6).Draw(rt, "stages")
 		stages := make([]traffic.Stage, n)
 		total := time.Duration(0)
@@ -176,7 +136,7 @@ func TestSchedule(t *testing.T) {
 		}
 		stages[0].Users++
 		sc.Shapes = map[string][]traffic.Stage{"s": stages}
-		p := plan(t, sc, traffic.Settings{Shape: "s", For: traffic.Span(total)})
+		p := traffictest.Plan(t, sc, traffic.Settings{Shape: "s", For: traffic.Span(total)})
 		last, sum := time.Duration(0), 0.0
 		const step = 10 * time.Millisecond
 		for at := step / 2; at < total; at += step {
@@ -197,7 +157,7 @@ func TestSchedule(t *testing.T) {
 
 func TestDecodeErrors(t *testing.T) {
 	t.Parallel()
-	good := string(named(t, "stress").Text())
+	good := string(traffictest.Named(t, "stress").Text())
 	for _, tt := range []struct{ old, with, want string }{
 		{"users: 20", "users: 20\nuser: 1", "user"},
 		{"users: 20", "users: 0", "users"},
@@ -235,7 +195,7 @@ func TestDecodeErrors(t *testing.T) {
 		t.Error(err)
 	}
 	for _, set := range []traffic.Settings{{Rate: 5, Loop: traffic.Closed}, {Shape: "none", Loop: "x"}, {Callers: -1}, {Rate: 1e9}, {Wait: &traffic.Range{}}} {
-		if _, err := traffic.NewPlan(named(t, "simple"), set); err == nil {
+		if _, err := traffic.NewPlan(traffictest.Named(t, "simple"), set); err == nil {
 			t.Errorf("%+v is fine", set)
 		}
 	}
