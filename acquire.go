@@ -3,19 +3,21 @@ package weir
 import (
 	"context"
 	"errors"
-	"maps"
 	"time"
 
-	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/held"
 )
 
-// Acquire spends the request's tokens, from the entity and from every parent that its chain charges, all or none, in
-// one atomic decision. When it returns a lease, the tokens are spent; the lease can adjust the amount and give it back.
+// Acquire spends the request's tokens, and takes its slots, from the entity and from every parent that its chain
+// charges, all or none. When it returns a lease, the tokens are spent; the lease can adjust the amount and give it
+// back. If slots apply, the caller must end the lease, for example with [Lease.Close].
 //
-// Errors: [*ExceededError] if a limit refuses (nothing was spent), [*BurstError] if the request can never pass,
-// [*NoLimitsError], [*ConfigError], [ErrNotFound] if the namespace does not exist, [ErrUnavailable] if the store does
-// not answer and on_unavailable is deny, the context's error, [ErrClosed].
+// Errors: [*ExceededError] if a limit refuses (nothing is spent, except what package dynamodb, which decides bucket by
+// bucket, cannot give back safely), [*BurstError] if the request can never pass, [*NoLimitsError], [*ConfigError],
+// [ErrNotFound] if the namespace does not exist, [ErrUnavailable] if the store does not answer and on_unavailable is
+// deny, the context's error, [ErrClosed].
 func (l *Limiter) Acquire(ctx context.Context, req Request) (*Lease, error) {
 	items := [1]item{{req: req}}
 	if err := decide(ctx, l, items[:]); err != nil {
@@ -50,8 +52,8 @@ func (l *Limiter) AcquireAll(ctx context.Context, reqs []Request) ([]*Lease, err
 
 // Allow spends one token of each limit that applies and counts requests: those named rps, rpm, rph, rpd or requests.
 // Limits with other names are debited 0. It reports whether the request was allowed; what it spends cannot be given
-// back. A refusal is not an error. The errors are those of [Limiter.Acquire], and a [*ConfigError] if no limit that
-// applies counts requests.
+// back. A refusal is not an error. The errors are those of [Limiter.Acquire], a [*ConfigError] if no limit that applies
+// counts requests, and [ErrSlotsNeedLease].
 func (l *Limiter) Allow(ctx context.Context, entity, resource string) (bool, error) {
 	if allowed, ok := l.allowQuick(ctx, entity, resource); ok {
 		return allowed, nil
@@ -64,56 +66,40 @@ func (l *Limiter) Allow(ctx context.Context, entity, resource string) (bool, err
 	return err == nil, err
 }
 
-// allowQuick is the common case of Allow on a store that never waits: one limit of one bucket, both cached. It halves
-// the time of BenchmarkAllow. If ok is false, it has done nothing.
+// allowQuick is the common case of Allow on a store that never waits. It halves the time of BenchmarkAllow. If ok is
+// false, it has done nothing.
 func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allowed, ok bool) {
 	if l.inProcess == nil || l.meter.WantsNear() || ctx.Err() != nil {
 		return false, false
 	}
-	e := l.policies.Cached(entity, resource)
-	if e == nil {
-		return false, false
-	}
 	decided, called := l.cfg.Observer.Decided, l.cfg.Observer.Called
-	var began time.Time
-	if decided != nil || called != nil {
-		began = time.Now()
+	if decided == nil && called == nil {
+		_, allowed, ok = parts.Quick(l, l.inProcess, entity, resource, nil)
+		return allowed, ok
 	}
-	if allowed, ok = l.inProcess.TakeOne(e.Bucket.Load(), e.Single); !ok {
-		if b := l.inProcess.Find(e.Policy.Requests[0].Bucket); b != nil {
-			e.Bucket.Store(b)
+	began := time.Now()
+	spent, allowed, ok := parts.Quick(l, l.inProcess, entity, resource, func() {
+		if called != nil {
+			called(ctx, CalledEvent{Op: "take", Took: time.Since(began)})
 		}
-		return false, false
-	}
-	if called != nil {
-		called(ctx, CalledEvent{Op: "take", Took: time.Since(began)})
-	}
-	if l.policies.Hit(e); !allowed {
-		l.meter.RefusedOne(&e.Policy.Refused, e.Policy.Bucket(), e.Policy.Single)
-	}
-	if allowed {
-		l.meter.Debited(l.Namespace(), e.Policy.Requests, e.Policy.Share.Num, e.Policy.Share.Den)
-	}
-	if decided != nil {
-		ev := DecidedEvent{
+	})
+	if ok && decided != nil {
+		decided(ctx, DecidedEvent{
 			Namespace: l.Namespace(), Entity: entity, Resource: resource, Allowed: allowed,
-			Took: time.Since(began),
-		}
-		if allowed {
-			ev.debits = &e.Policy.Requests
-		}
-		decided(ctx, ev)
+			Took: time.Since(began), debits: spent,
+		})
 	}
-	return allowed, true
+	return allowed, ok
 }
 
 // Wait is like [Limiter.Acquire], but when a limit refuses, it waits until the request is admitted. Waiters on a bucket
 // are served first come, first served, within this process; requests that do not wait may still be admitted before
 // them. Limits raised and tokens given back by other processes are noticed within [Config.CacheTTL], or within a second
-// if that is less.
+// if that is less, and slots within a second.
 //
 // If ctx has a deadline that cannot be met, given the waiters ahead, Wait fails at once with an error that is both an
-// [*ExceededError] and context.DeadlineExceeded. If ctx ends while it waits, Wait returns ctx's error.
+// [*ExceededError] and context.DeadlineExceeded; for slots, nobody knows. If ctx ends while it waits, Wait returns its
+// error.
 func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 	if err := req.OnUnavailable.validate("on_unavailable"); err != nil {
 		return nil, err
@@ -121,7 +107,9 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 	items := [1]item{{req: req}}
 	it := &items[0]
 	if err := it.resolveKnown(ctx, l); err != nil {
-		it.failed = err
+		return nil, err
+	}
+	if it.failed != nil {
 		if err := decide(ctx, l, items[:]); err != nil {
 			return nil, err
 		}
@@ -138,7 +126,7 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 	if err != nil {
 		return nil, err // a request that can never pass does not queue
 	}
-	w := waiter{l.queues.Add(it.debits, it.lease.requested()), l}
+	w := waiter{l.queues.Add(it.debits, held.Requested(it.debits)), l}
 	defer l.queues.Leave(w.Waiter)
 	for {
 		if lease, done, err := w.try(ctx, req); done || err != nil {
@@ -164,49 +152,46 @@ func (l *Limiter) Do(ctx context.Context, req Request, f func(context.Context, *
 	return nil
 }
 
+// adjustedFor is how long the ID of an adjustment is remembered.
+const adjustedFor = time.Hour
+
 // Adjust changes what an entity and the parents that its chain charges have spent on a resource, without a lease: for a
 // caller that did not acquire the tokens and reports the usage afterwards. Positive Tokens and Requests are debited
 // whether they fit or not: a limit may go into debt, which holds later requests back. Negative ones are given back.
 //
 // Nothing proves that the returned tokens were ever debited: they may be those of another caller. A bucket is never
 // more than full, so it admits at most its burst, the tokens issued and the tokens given back. If there is a lease, use
-// [Lease.Adjust].
+// [Lease.Adjust]. With a [Request.ID], an adjustment that is repeated is applied once.
+//
+// Adjust returns the balance of each limit that it changed: the entity's, then its parents'.
 //
 // Adjust makes one call to the store, bounded by [Config.StoreTimeout], even if ctx has ended. After an error other
 // than a mistake in the request, an amount to be debited may or may not have been debited, and an amount given back
 // counts as given back.
 //
-// Errors: [*NoLimitsError], [*ConfigError], [ErrNotFound] if the namespace does not exist, and store errors, regardless
-// of on_unavailable.
-func (l *Limiter) Adjust(ctx context.Context, req Request) error {
+// Errors: [*NoLimitsError], [*ConfigError], [*DebtError], [ErrSettled], [ErrNotFound] if the namespace does not exist,
+// and store errors, regardless of on_unavailable.
+func (l *Limiter) Adjust(ctx context.Context, req Request) ([]Balance, error) {
 	ctx = context.WithoutCancel(ctx)
 	p, err := l.policyOf(ctx, &req)
 	if p == nil { // usage is booked even if the share has expired
-		return err
+		return nil, err
 	}
 	it := item{req: Request{Limits: req.Limits}, policy: p}
 	if err := it.prepare(l); err != nil {
-		return err
+		return nil, err
 	}
 	lease := it.lease
-	delta := make(Tokens, len(req.Tokens)+1)
-	for i := range lease.debits {
-		for j := range lease.debits[i].Charges {
-			c := &lease.debits[i].Charges[j]
-			n, named := req.amount(c.Limit.Name)
-			if !named && n != 0 {
-				delta[c.Limit.Name] = n
-			}
-			c.Shadow = false // usage is booked in shadow, too
-			if n < 0 {
-				c.Amount = clock.MaxBurst // allows a return up to this amount
-			}
+	if req.ID != "" {
+		if err := checkID("id", req.ID); err != nil {
+			return nil, err
 		}
+		lease.token = &issuedToken{id: p.Once(req.ID), expires: time.Now().Add(adjustedFor)}
 	}
-	if req.Requests != 0 && len(delta) == 0 {
-		return countsNoRequests(req.Entity, req.Resource)
+	delta, err := req.demand().Change(lease.debits)
+	if err != nil {
+		return nil, publicError(err)
 	}
-	maps.Copy(delta, req.Tokens)
 	return lease.Adjust(ctx, delta)
 }
 
@@ -222,8 +207,6 @@ func (l *Limiter) Available(ctx context.Context, entity, resource string) (Avail
 	if err := it.prepare(l); err != nil {
 		return Availability{}, err
 	}
-	if _, err := it.lease.peek(ctx); err != nil {
-		return Availability{}, err
-	}
-	return Availability{it.lease.at, it.lease.decision(true).Statuses}, nil
+	d, _, err := it.lease.peek(ctx)
+	return Availability{d.At, d.Statuses}, err
 }

@@ -104,7 +104,7 @@ func TestUnnamedLimitInDebt(t *testing.T) {
 	b := setup(t)
 	b.set("", "", weir.PerMinute("rpm", 10), weir.PerMinute("tpm", 1000))
 	lease := b.take("alice", nil)
-	if err := lease.Adjust(b.ctx, weir.Tokens{"tpm": 1500}); err != nil {
+	if _, err := lease.Adjust(b.ctx, weir.Tokens{"tpm": 1500}); err != nil {
 		t.Fatal(err)
 	}
 	over := b.refused("alice", weir.Tokens{"rpm": 1})
@@ -286,7 +286,7 @@ func TestAllow(t *testing.T) {
 	}
 	// A limit that Allow does not count still refuses if it is in debt.
 	lease := b.takeFor(weir.Request{Entity: "eve", Resource: "api"})
-	if err := lease.Adjust(b.ctx, weir.Tokens{"tpm": 6}); err != nil {
+	if _, err := lease.Adjust(b.ctx, weir.Tokens{"tpm": 6}); err != nil {
 		t.Fatal(err)
 	}
 	if ok, err := b.Allow(b.ctx, "eve", "api"); ok || err != nil {

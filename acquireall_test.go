@@ -3,6 +3,7 @@ package weir_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -59,7 +60,7 @@ func TestAcquireAll(t *testing.T) {
 	}
 	// Each lease can be ended on its own.
 	must(t, leases[0].Rollback(b.ctx))
-	must(t, leases[1].Adjust(b.ctx, two))
+	must(t, errOf(leases[1].Adjust(b.ctx, two)))
 	must(t, leases[2].Commit(b.ctx))
 	b.wantLeft("a", weir.Tokens{"rpm": 9})
 	b.wantLeft("b", weir.Tokens{"rpm": 5})
@@ -191,4 +192,35 @@ func TestAcquireAllDuringAChange(t *testing.T) {
 		}
 	}
 	b.wantLeft("parent", one)
+}
+
+// TestBounds: a request beyond a bound is the caller's mistake, with and without the store, and means nothing for it.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	for _, up := range []bool{true, false} {
+		b := setup(t)
+		b.set("", "", weir.PerMinute("rpm", 1000), weir.PerMinute("tpm", 1000))
+		large := make([]weir.Request, store.MaxCharges/2+1)
+		for i := range large {
+			large[i] = ask(fmt.Sprint("e", i), "api", one)
+			large[i].OnUnavailable = weir.OnUnavailableLocal
+		}
+		b.takeAll(large[:len(large)-1]...)
+		wide := ask("e0", "api", nil)
+		for i := range store.MaxOverrides + 1 {
+			wide.Limits = append(wide.Limits, weir.PerMinute(fmt.Sprint("o", i), 10))
+		}
+		if !up {
+			b.fake.does(func(f *fakeStore) {
+				f.take = func(context.Context, store.Take) (store.Outcome, error) { return store.Outcome{}, errors.New("down") }
+			})
+		}
+		var mistake *weir.ConfigError
+		if _, err := b.AcquireAll(b.ctx, large); !errors.As(err, &mistake) || mistake.Field != "request" {
+			t.Errorf("up %t, 4,098 limits: %v", up, err)
+		}
+		if _, err := b.Acquire(b.ctx, wide); !errors.As(err, &mistake) || mistake.Field != "limits" {
+			t.Errorf("up %t, 17 overriding limits: %v", up, err)
+		}
+	}
 }

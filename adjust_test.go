@@ -3,7 +3,11 @@ package weir_test
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
@@ -73,6 +77,41 @@ func TestWaitForRequests(t *testing.T) {
 	})
 }
 
+// A caller learns of a debt from the adjustment that made it, and how long it lasts.
+func TestAdjustReturnsBalances(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.chain("alice", "org")
+	b.set("", "", weir.PerMinute("rpm", 10), weir.PerMinute("tpm", 1000))
+	lease := b.take("alice", weir.Tokens{"rpm": 1, "tpm": 100})
+	got, err := lease.Adjust(b.ctx, weir.Tokens{"tpm": 1400})
+	must(t, err)
+	wait := 501 * time.Minute / 1000 // until one token is there
+	want := []weir.Balance{
+		{Entity: "alice", Resource: "api", Limit: "tpm", Available: -500, RetryAfter: wait},
+		{Entity: "org", Resource: "api", Limit: "tpm", Available: -500, RetryAfter: wait},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	b.clock.advance(wait - 1)
+	b.refused("alice", weir.Tokens{"tpm": 1})
+	b.clock.advance(1)
+	b.take("alice", weir.Tokens{"tpm": 1})
+	got, err = lease.Adjust(b.ctx, weir.Tokens{"tpm": -700}) // 1,500 taken, 501 issued: more than half a burst comes back
+	must(t, err)
+	for _, l := range got {
+		if l.Available != 700 || l.RetryAfter != 0 {
+			t.Errorf("got %+v", l)
+		}
+	}
+	got, err = b.Adjust(b.ctx, weir.Request{Entity: "org", Resource: "api", Requests: 1})
+	must(t, err)
+	if want := []weir.Balance{{Entity: "org", Resource: "api", Limit: "rpm", Available: 9}}; !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 func TestAdjustWithoutLease(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -86,7 +125,7 @@ func TestAdjustWithoutLease(t *testing.T) {
 		if tpm != 0 {
 			req.Tokens = weir.Tokens{"tpm": tpm}
 		}
-		must(t, b.Adjust(b.ctx, req))
+		must(t, errOf(b.Adjust(b.ctx, req)))
 	}
 	adjust(-1, 0)
 	b.wantLeft("alice", weir.Tokens{"rpm": 7, "tpm": 1000})
@@ -101,12 +140,12 @@ func TestAdjustWithoutLease(t *testing.T) {
 	b.takeFor(counted("alice", 10))
 	b.refusedFor(counted("alice", 1))
 	b.wantLeft("org", weir.Tokens{"rpm": 0, "tpm": 1000})
-	must(t, b.Adjust(b.ctx, counted("stranger", -3))) // an entity that never spent anything
+	must(t, errOf(b.Adjust(b.ctx, counted("stranger", -3)))) // an entity that never spent anything
 	b.wantLeft("stranger", weir.Tokens{"rpm": 10, "tpm": 1000})
 
 	ended, cancel := context.WithCancel(b.ctx)
 	cancel()
-	must(t, b.Adjust(ended, counted("alice", -2))) // known consumption must be counted
+	must(t, errOf(b.Adjust(ended, counted("alice", -2)))) // known consumption must be counted
 	b.wantLeft("alice", weir.Tokens{"rpm": 2, "tpm": 1000})
 
 	own := weir.Request{Entity: "alice", Resource: "api", Requests: -1, Limits: []weir.Limit{weir.PerDay("rpd", 1)}}
@@ -114,20 +153,20 @@ func TestAdjustWithoutLease(t *testing.T) {
 	take.Requests = 1
 	b.takeFor(take)
 	b.refusedFor(take)
-	must(t, b.Adjust(b.ctx, own))
+	must(t, errOf(b.Adjust(b.ctx, own)))
 	b.takeFor(take)
 
-	wantConfigError(t, b.Adjust(b.ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"x": 1}}), "tokens.x")
-	wantConfigError(t, b.Adjust(b.ctx, counted("alice", -weir.MaxTokens-1)), "tokens.rpm")
+	wantConfigError(t, errOf(b.Adjust(b.ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"x": 1}})), "tokens.x")
+	wantConfigError(t, errOf(b.Adjust(b.ctx, counted("alice", -weir.MaxTokens-1))), "tokens.rpm")
 	b.set("tokens", "", weir.PerMinute("tpm", 10))
-	wantConfigError(t, b.Adjust(b.ctx, counted("tokens", 1)), "requests")
+	wantConfigError(t, errOf(b.Adjust(b.ctx, counted("tokens", 1))), "requests")
 	must(t, b.admin.Limits.Delete(b.ctx, admin.Scope{}))
-	wantErr(t, b.Adjust(b.ctx, counted("nobody", 1)), weir.ErrNoLimits)
+	wantErr(t, errOf(b.Adjust(b.ctx, counted("nobody", 1))), weir.ErrNoLimits)
 	b.set("", "", weir.PerMinute("rpm", 10))
 	b.fake.does(func(f *fakeStore) {
 		f.settle = func(context.Context, store.Settle) (store.Outcome, error) { return store.Outcome{}, errDown }
 	})
-	wantErr(t, b.Adjust(b.ctx, counted("alice", 1)), errDown)
+	wantErr(t, errOf(b.Adjust(b.ctx, counted("alice", 1))), errDown)
 }
 
 // If AcquireAll is refused, the error tells which of its requests was refused.
@@ -183,4 +222,78 @@ func TestRequestError(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
+}
+
+// What an adjustment could not debit because of a limit's MaxDebt is the first to be given back.
+func TestAdjustBackAfterMaxDebt(t *testing.T) {
+	t.Parallel()
+	for _, resumed := range []bool{false, true} {
+		b := setup(t)
+		b.chain("alice", "org")
+		b.set("", "", weir.PerMinute("tpm", 1000))
+		b.set("org", "", weir.PerMinute("tpm", 10)) // at most 100 in debt
+		lease := b.take("alice", weir.Tokens{"tpm": 2})
+		adjust := func(n int64, want error, alice, org int64) {
+			t.Helper()
+			if resumed {
+				lease = b.resume(lease.Token("lease-1", noon.Add(time.Minute)))
+			}
+			_, err := lease.Adjust(b.ctx, weir.Tokens{"tpm": n})
+			wantErr(t, err, want)
+			b.wantLeft("alice", weir.Tokens{"tpm": alice})
+			b.wantLeft("org", weir.Tokens{"tpm": org})
+		}
+		adjust(500, weir.ErrMaxDebt, 498, -100)
+		adjust(-300, nil, 798, -100) // of the 392 that org was not debited
+		adjust(-100, nil, 898, -92)  // the rest of them, and 8 that it was
+		adjust(-102, nil, 1000, 10)
+		_, err := lease.Adjust(b.ctx, weir.Tokens{"tpm": -1})
+		if bad := new(weir.ConfigError); !errors.As(err, &bad) || bad.Reason != "cannot give back 1, the lease holds 0" {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// TestAdjustOnce checks that an adjustment with an ID is applied once, however often and by whomever it is repeated,
+// and that an ID is one of an entity on a resource, in a namespace.
+func TestAdjustOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	must(t, errOf(b.admin.Namespaces.Create(b.ctx, "blue")))
+	blue := b.In("blue")
+	must(t, admin.New(blue).Limits.Set(b.ctx, admin.Scope{}, weir.PerDay("tpm", 1000)))
+	b.set("", "", weir.PerDay("tpm", 1000))
+	report := func(entity, resource, id string, tpm int64) weir.Request {
+		return weir.Request{Entity: entity, Resource: resource, Tokens: weir.Tokens{"tpm": tpm}, ID: id}
+	}
+	var applied atomic.Int64
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			switch _, err := b.Adjust(b.ctx, report("alice", "api", "inv-1", 100)); {
+			case err == nil:
+				applied.Add(1)
+			case !errors.Is(err, weir.ErrSettled):
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := applied.Load(); n != 1 {
+		t.Errorf("applied %d times", n)
+	}
+	b.wantLeft("alice", weir.Tokens{"tpm": 900})
+	wantErr(t, errOf(b.Adjust(b.ctx, report("alice", "api", "inv-1", 7))), weir.ErrSettled)
+	for _, other := range []weir.Request{
+		report("alice", "api", "inv-2", 1), report("alice", "other", "inv-1", 1), report("bob", "api", "inv-1", 1),
+	} {
+		must(t, errOf(b.Adjust(b.ctx, other)))
+	}
+	must(t, errOf(blue.Adjust(b.ctx, report("alice", "api", "inv-1", 1))))
+	b.wantLeft("alice", weir.Tokens{"tpm": 899})
+
+	wantConfigError(t, errOf(b.Adjust(b.ctx, report("alice", "api", "a\x00b", 1))), "id")
+	wantConfigError(t, errOf(b.Acquire(b.ctx, report("alice", "api", "inv-3", 1))), "id")
+	wantConfigError(t, errOf(b.Wait(b.ctx, report("alice", "api", "inv-3", 1))), "id")
+	b.wantLeft("alice", weir.Tokens{"tpm": 899})
 }

@@ -1,6 +1,7 @@
 package weir_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/weirlimits/weir"
@@ -48,17 +49,22 @@ func TestAllocations(t *testing.T) {
 }
 
 func BenchmarkAllow(b *testing.B) {
-	lim := limiterOn(b, memory.New(nil))
-	must(b, admin.New(lim).Limits.Set(b.Context(), admin.Scope{}, weir.PerSecond("rps", 1_000_000)))
-	ctx := b.Context()
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if _, err := lim.Allow(ctx, "alice", "api"); err != nil {
-				b.Error(err)
-			}
-		}
-	})
+	for _, text := range []string{"rps:1M/s", "requests:1000M/month@Europe/Berlin"} {
+		name, _, _ := strings.Cut(text, ":")
+		b.Run(name, func(b *testing.B) {
+			lim := limiterOn(b, memory.New(nil))
+			must(b, admin.New(lim).Limits.Set(b.Context(), admin.Scope{}, parsed(b, text)))
+			ctx := b.Context()
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := lim.Allow(ctx, "alice", "api"); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+	}
 }
 
 func BenchmarkAcquireCommit(b *testing.B) {
@@ -73,5 +79,40 @@ func BenchmarkAcquireCommit(b *testing.B) {
 		if lease, err := lim.Acquire(ctx, req); err == nil {
 			_ = lease.Commit(ctx)
 		}
+	}
+}
+
+// BenchmarkGrid decides over three entities, each on the resource, its group and the total.
+func BenchmarkGrid(b *testing.B) {
+	lim := limiterOn(b, memory.New(nil))
+	ctx, limits := b.Context(), admin.New(lim).Limits
+	must(b, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "org"}))
+	must(b, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "team", Parent: "org", Cascade: true}))
+	must(b, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "key", Parent: "team", Cascade: true}))
+	rate := weir.PerSecond("rps", 1_000_000)
+	must(b, limits.SetGroup(ctx, "api", "apis"))
+	must(b, limits.Set(ctx, admin.Scope{Resource: weir.GroupResource("apis")}, rate))
+	must(b, limits.Set(ctx, admin.Scope{Resource: weir.TotalResource}, rate))
+	for _, columns := range []string{"2 groups", "resource and 2 groups"} {
+		if columns != "2 groups" {
+			must(b, limits.Set(ctx, admin.Scope{}, rate))
+		}
+		b.Run("Allow, 3 entities, "+columns, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := lim.Allow(ctx, "key", "api"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run("Acquire, 3 entities, "+columns, func(b *testing.B) {
+			req := weir.Request{Entity: "key", Resource: "api", Tokens: weir.Tokens{"rps": 1}}
+			b.ReportAllocs()
+			for b.Loop() {
+				if lease, err := lim.Acquire(ctx, req); err == nil {
+					_ = lease.Commit(ctx)
+				}
+			}
+		})
 	}
 }

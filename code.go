@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"errors"
+	"slices"
 )
 
 // Code is the kind of an error, for callers that answer each kind in their own way, such as servers and command lines.
@@ -12,7 +13,7 @@ type Code uint8
 const (
 	CodeOK           Code = iota // no error
 	CodeInternal                 // none of the others: an error that is not weir's
-	CodeInvalid                  // the caller's mistake: a [*ConfigError] or [ErrBadCursor]
+	CodeInvalid                  // the caller's mistake: a [*ConfigError], [ErrSlotsNeedLease] or [ErrBadCursor]
 	CodeExceeded                 // [ErrExceeded]: a limit refused, retry later
 	CodeExceedsBurst             // [ErrExceedsBurst]: more than can ever be spent at once
 	CodeNoLimits                 // [ErrNoLimits]
@@ -25,46 +26,61 @@ const (
 	// [ErrUnavailable], a [*StoreError], [ErrClosed] or a deadline: no answer, or not in time.
 	CodeUnavailable
 	CodeCanceled // [context.Canceled]: the caller gave up
+	CodeMaxDebt  // [ErrMaxDebt]: an adjustment was made in part
+
+	CodeUnknownEntity // [ErrUnknownEntity]
+	CodeBucketQuota   // [ErrBucketQuota]
 
 	// Codes is the number of codes, for tables with an entry for each.
-	Codes = int(CodeCanceled) + 1
+	Codes = int(CodeBucketQuota) + 1
 )
+
+// codes has the code of each error, those that matter most to a caller first: a refusal before a failure of the store,
+// and that before a mistake or a missing record.
+var codes = []struct {
+	is   func(error) bool
+	code Code
+}{
+	{is(ErrExceeded), CodeExceeded},
+	{is(ErrExceedsBurst), CodeExceedsBurst},
+	{is(ErrMaxDebt), CodeMaxDebt},
+	{is(ErrNoLimits), CodeNoLimits},
+	{is(ErrUnknownEntity), CodeUnknownEntity},
+	{is(ErrBucketQuota), CodeBucketQuota},
+	{is(ErrSettled, ErrCommitted, ErrRolledBack), CodeSettled},
+	{is(ErrExpired), CodeExpired},
+	{is(ErrUnavailable, ErrClosed, context.DeadlineExceeded), CodeUnavailable},
+	{as[*StoreError], CodeUnavailable},
+	{is(context.Canceled), CodeCanceled},
+	{is(ErrBadCursor, ErrSlotsNeedLease), CodeInvalid},
+	{as[*ConfigError], CodeInvalid},
+	{is(ErrNoUsage), CodeNoUsage},
+	{is(ErrNotFound), CodeNotFound},
+	{is(ErrExists), CodeExists},
+	{is(ErrConflict), CodeConflict},
+}
+
+func is(targets ...error) func(error) bool {
+	return func(err error) bool {
+		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
+	}
+}
+
+func as[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
 
 // CodeOf returns the code of an error. An error that matches several codes has the one that matters most to a caller: a
 // refusal before a failure of the store, and that before a mistake or a missing record.
 func CodeOf(err error) Code {
-	is := func(target error) bool { return errors.Is(err, target) }
-	var (
-		config *ConfigError
-		failed *StoreError
-	)
-	switch {
-	case err == nil:
+	if err == nil {
 		return CodeOK
-	case is(ErrExceeded):
-		return CodeExceeded
-	case is(ErrExceedsBurst):
-		return CodeExceedsBurst
-	case is(ErrNoLimits):
-		return CodeNoLimits
-	case is(ErrSettled), is(ErrCommitted), is(ErrRolledBack):
-		return CodeSettled
-	case is(ErrExpired):
-		return CodeExpired
-	case is(ErrUnavailable), is(ErrClosed), is(context.DeadlineExceeded), errors.As(err, &failed):
-		return CodeUnavailable
-	case is(context.Canceled):
-		return CodeCanceled
-	case is(ErrBadCursor), errors.As(err, &config):
-		return CodeInvalid
-	case is(ErrNoUsage):
-		return CodeNoUsage
-	case is(ErrNotFound):
-		return CodeNotFound
-	case is(ErrExists):
-		return CodeExists
-	case is(ErrConflict):
-		return CodeConflict
+	}
+	for _, c := range codes {
+		if c.is(err) {
+			return c.code
+		}
 	}
 	return CodeInternal
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/store"
 )
 
 func TestCodeOf(t *testing.T) {
@@ -40,6 +41,9 @@ func TestCodeOf(t *testing.T) {
 		{failed, weir.CodeUnavailable},
 		{context.DeadlineExceeded, weir.CodeUnavailable},
 		{context.Canceled, weir.CodeCanceled},
+		{&weir.DebtError{}, weir.CodeMaxDebt},
+		{fmt.Errorf("request: %w", weir.ErrUnknownEntity), weir.CodeUnknownEntity},
+		{&store.BucketQuotaError{}, weir.CodeBucketQuota},
 		// What matters more comes first.
 		{errors.Join(weir.ErrNotFound, failed), weir.CodeUnavailable},
 		{errors.Join(context.Canceled, weir.ErrUnavailable), weir.CodeUnavailable},

@@ -32,22 +32,29 @@ type Config struct {
 	StoreTimeout time.Duration
 	// DecideWithin bounds a decision as a whole, including everything that it has to read; after that, OnUnavailable
 	// decides. A debit that the store makes too late may stay debited: DynamoDB gives it back when that write is
-	// answered. A late read is cached for the next decision. DecideWithin does not bound [Limiter.Wait] as a whole, nor
-	// changes to a [Lease]. At most StoreTimeout, which is the default.
+	// answered. A late read is cached for the next decision. [Limiter.AcquireAll] has as much again for each further
+	// 100 requests, and with more than 8 fails with [ErrOverloaded] if late, unless the limiter has stopped calling the
+	// store. The bound is neither of [Limiter.Wait] as a whole nor of changes to a [Lease]. At most StoreTimeout, which
+	// is the default.
 	DecideWithin time.Duration
-	// OnUnavailable is how to decide when the store does not answer, if neither the request nor the settings stored
-	// with the limits set it; see admin.Limits.SetOnUnavailable. Defaults to [OnUnavailableDeny].
+	// OnUnavailable is how to decide when the store does not answer, if the settings stored with the limits do not set
+	// it; see admin.Limits.SetOnUnavailable. A request can only be stricter. Defaults to [OnUnavailableDeny].
 	OnUnavailable OnUnavailable
 	// Cooldown is how long, plus up to a fifth, the limiter stops calling a store that does not answer: when at least
 	// ten calls in a row have failed, over a span of at least four times DecideWithin, or when at least half of ten or
-	// more calls within 2 s have failed. During the cooldown OnUnavailable decides at once; then one call probes
-	// whether the store answers again. If negative, the store is always called. Defaults to 1 s.
+	// more calls within 2 s have failed. Unless that is for lack of connections, such a half counts only if the last
+	// calls of all who called within 2 s have failed, or those of three or more, and of at least half: namespaces or,
+	// if there is only one, the tops of chains of entities. During the cooldown OnUnavailable decides at once; then one
+	// call probes whether the store answers again. While fewer than three fail, the store is still called for others.
+	// If negative, the store is always called. Defaults to 1 s.
 	Cooldown time.Duration
 	// Instances returns how many processes share the limits, this one included, as far as is known. A local decision
 	// admits from one such share. In a cell it counts the cell's processes, because the cell's store holds the cell's
 	// limits. It must be fast. A count that is too low admits more than the limits allow, one that is too high admits
 	// less. Defaults to 1.
 	Instances func() int
+	// MaxHold is how long the slots of a lease are renewed. Defaults to 1 h.
+	MaxHold time.Duration
 	// AuditRetention is how long audit events are kept. Defaults to 365 days.
 	AuditRetention time.Duration
 	// Observer receives events. Defaults to none.
@@ -65,6 +72,7 @@ func (c Config) withDefaults() Config {
 	if c.Instances == nil {
 		c.Instances = func() int { return 1 }
 	}
+	c.MaxHold = cmp.Or(c.MaxHold, time.Hour)
 	c.AuditRetention = cmp.Or(c.AuditRetention, 365*24*time.Hour)
 	if c.Observer == nil {
 		c.Observer = &Observer{}
@@ -84,18 +92,16 @@ func (c Config) validate() error {
 		return configErr("Config.DecideWithin", "must not be negative")
 	case c.DecideWithin > c.StoreTimeout:
 		return configErr("Config.DecideWithin", "must be at most Config.StoreTimeout, which is %s", c.StoreTimeout)
+	case c.MaxHold < 0:
+		return configErr("Config.MaxHold", "must not be negative")
 	case c.AuditRetention < 0:
 		return configErr("Config.AuditRetention", "must not be negative")
 	}
-	if err := checkID("Config.Namespace", c.Namespace); err != nil {
-		return err
+	err := checkID("Config.Namespace", c.Namespace)
+	if err == nil && c.NamespaceID != "" {
+		err = checkID("Config.NamespaceID", c.NamespaceID)
 	}
-	if c.NamespaceID != "" {
-		if err := checkID("Config.NamespaceID", c.NamespaceID); err != nil {
-			return err
-		}
-	}
-	return c.OnUnavailable.validate("Config.OnUnavailable")
+	return cmp.Or(err, c.OnUnavailable.validate("Config.OnUnavailable"))
 }
 
 // observe returns how calls to the store are reported.
@@ -122,14 +128,15 @@ func (c *Config) policies(catalog store.Catalog, onLocal func(), onChange func(n
 }
 
 // outage returns what decides without the store; nil for a store that never waits.
-func (c *Config) outage(settle func(context.Context, store.Settle) (store.Outcome, error)) *outage.Fallback {
+func (c *Config) outage(p *parts.Parts) *outage.Fallback {
 	if _, ok := c.Store.(store.InProcess); ok {
 		return nil
 	}
 	cfg := outage.Config{
-		Entries: c.CacheEntries, Instances: c.Instances, Settle: settle,
+		Entries: c.CacheEntries, Instances: c.Instances, Settle: p.Store.Settle,
 		Keep:     c.OnUnavailable == OnUnavailableLocal,
-		Cooldown: c.Cooldown, DecideWithin: c.DecideWithin, StoreTimeout: c.StoreTimeout,
+		Cooldown: c.Cooldown, DecideWithin: p.Within.Get, StoreTimeout: c.StoreTimeout,
+		Held: func(b store.Bucket, limit string) int64 { return p.Holds.Held(b, limit) },
 	}
 	if f := c.Observer.Breaker; f != nil {
 		cfg.Changed = func(state string) { f(context.Background(), BreakerEvent{state}) }
@@ -143,14 +150,7 @@ func (c *Config) meter(usage store.Usage) (m meter.Config) {
 		m.Count = usage.Count
 	}
 	if f := c.Observer.NearLimit; f != nil {
-		m.Near = func(ctx context.Context, e meter.Event) {
-			f(ctx, NearLimitEvent{
-				ID: e.ID, Namespace: e.Namespace, Entity: e.Entity, Resource: e.Resource, Limit: e.Limit,
-				Override: e.Override,
-				Shadow:   e.Shadow, Kind: NearLimitKind(e.Kind), Percent: e.Percent, Used: e.Used, Of: e.Of,
-				WindowStart: e.WindowStart, WindowLength: e.WindowLength, At: e.At,
-			})
-		}
+		m.Near = func(ctx context.Context, e meter.Event) { f(ctx, NearLimitEvent(e)) }
 	}
 	if f := c.Observer.WouldRefuse; f != nil {
 		m.Shadow = func(ctx context.Context, namespace string, b store.Bucket, c store.Charge, allowed bool) {

@@ -8,7 +8,10 @@ import (
 
 	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/internal/outage"
+	"github.com/weirlimits/weir/internal/parts"
+	"github.com/weirlimits/weir/internal/parts/holds"
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/held"
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
@@ -39,8 +42,10 @@ type decision struct {
 	lim    *Limiter
 	began  time.Time     // zero unless Observer.Decided is set
 	debits []store.Debit // each bucket once
-	merged policy.Merged // empty for a single item
+	merged held.Merged   // empty for a single item
+	sent   time.Time     // when the store was called
 	out    store.Outcome
+	ended  func() // of a decision over what this process holds; nil for others
 }
 
 // maxStale is how often a decision is retried because a bucket follows newer limits than the cached ones.
@@ -62,7 +67,9 @@ func decide(ctx context.Context, l *Limiter, items []item) error {
 	switch {
 	case err != nil:
 	case cause != nil:
-		err = d.without(items, cause)
+		if err = d.without(items, cause); !errors.Is(err, ErrUnavailable) {
+			l.ready.Answered()
+		}
 	default:
 		l.outage.Warm(d.debits, &d.out)
 		l.meter.Decided(ctx, &meter.Decision{
@@ -70,7 +77,10 @@ func decide(ctx context.Context, l *Limiter, items []item) error {
 		})
 	}
 	if err == nil {
-		err = d.judge(items)
+		err = d.judge(ctx, items)
+	}
+	if d.ended != nil {
+		d.ended()
 	}
 	d.report(ctx, items, cause, err)
 	return err
@@ -82,6 +92,9 @@ func (d *decision) check(ctx context.Context, items []item) (cause, err error) {
 		it := &items[i]
 		if err := it.req.OnUnavailable.validate("on_unavailable"); err != nil {
 			return nil, it.wrap(err)
+		}
+		if it.req.ID != "" {
+			return nil, it.wrap(configErr("id", "is for Adjust"))
 		}
 		if it.req.OnUnavailable == OnUnavailableLocal {
 			d.lim.outage.Want()
@@ -96,41 +109,65 @@ func (d *decision) check(ctx context.Context, items []item) (cause, err error) {
 // decideInStore makes the store decide. It returns the cause if the store cannot, or the error to return to the caller.
 func (d *decision) decideInStore(ctx context.Context, items []item) (cause, err error) {
 	l := d.lim
-	call, ok := l.outage.Begin()
-	if !ok {
-		return errOpen, nil
+	within, end, err := parts.Of(l).Begin(ctx, len(items))
+	if err != nil {
+		return nil, err
 	}
-	within, end := l.decideWithin(ctx)
 	defer end()
+	call, ok := l.outage.Begin(within, func() outage.Who { return items[0].who(l) })
+	if !ok {
+		return outage.ErrOpen, nil
+	}
 	for try := 0; ; try++ {
 		err := d.resolve(within, items)
 		if err == nil {
 			err = d.merge(items)
 		}
 		if err == nil {
+			err = l.holds.Restore(within, d.debits)
+		}
+		if err == nil {
+			d.sent = time.Now()
+			call.Called = d.sent
 			d.out, err = l.store.Take(within, store.Take{Debits: d.debits})
 		}
 		for i := range items {
 			if err == nil {
-				err = items[i].policy.Share.Late(l.cfg.DecideWithin)
+				err = items[i].policy.Share.Late(parts.Of(l).Within.Get())
 			}
+		}
+		if back := d.unheld(err); len(back) > 0 {
+			_, _ = l.store.Settle(context.WithoutCancel(ctx), store.Settle{Debits: back}) // otherwise they heal
 		}
 		switch {
 		case err == nil:
-			l.outage.End(call, outage.Succeeded)
+			l.outage.End(call, items[0].who(l), call.Result(nil))
 			return nil, nil
 		case !errors.Is(err, store.ErrStaleLimits) || try == maxStale:
-			return d.storeFailed(ctx, call, err)
+			return d.storeFailed(ctx, call, items, err)
 		}
 		for i := range items {
-			items[i].policy.Forget()
+			items[i].policy.Stale(err)
 		}
 	}
+}
+
+// unheld returns what gives back the slots of a decision that was made, but for nobody because of an error.
+func (d *decision) unheld(err error) []store.Debit {
+	if err == nil {
+		return nil
+	}
+	return store.GiveBack(d.debits, d.out.Levels)
 }
 
 // resolve finds the policy of each item, and prepares its debits. A request without limits is an error only after all
 // others were looked up: a caller that tries again without it then finds them cached.
 func (d *decision) resolve(ctx context.Context, items []item) error {
+	if err := d.lim.policies.Prefetch(ctx, len(items), func(i int) (entity, resource string, own bool) {
+		return items[i].req.Entity, items[i].req.Resource, items[i].req.usesOwn()
+	}); err != nil {
+		return items[0].wrap(resolveError(err))
+	}
 	var none error
 	for i := range items {
 		it := &items[i]
@@ -162,18 +199,11 @@ func (d *decision) merge(items []item) error {
 	for i := range items {
 		all[i] = items[i].debits
 	}
-	d.merged = policy.Merge(all)
+	d.merged = held.Merge(all)
 	if d.debits = d.merged.Debits; d.merged.Stale {
 		return store.ErrStaleLimits
 	}
-	for _, debit := range d.debits { // sums that can never pass
-		for _, c := range debit.Charges {
-			if c.Amount > c.Limit.Burst && !c.Shadow {
-				return burstError(debit.Bucket, c.Limit, c.Amount/1000)
-			}
-		}
-	}
-	return nil
+	return publicError(d.merged.Check())
 }
 
 // without decides without the store, each item by its on_unavailable, and admits all or none. The items that use
@@ -187,7 +217,10 @@ func (d *decision) without(items []item, cause error) error {
 	var wrong error
 	for i := range items {
 		it := &items[i]
-		l.outage.Without(outage.Cause(causeOf(cause)))
+		l.outage.Without(outage.CauseOf(cause), store.ExtentOf(cause))
+		if it.policy != nil && it.policy.Over() { // while the store was called
+			it.policy = nil
+		}
 		if it.policy == nil { // otherwise the ids were checked when it was made
 			if err := policy.CheckIDs(it.req.Entity, it.req.Resource); err != nil {
 				return it.wrap(publicError(err))
@@ -226,7 +259,7 @@ func (d *decision) without(items []item, cause error) error {
 // admit admits an item without a decision.
 func (it *item) admit(l *Limiter, cause error) {
 	it.policy = &policy.Policy{Entity: it.req.Entity, Resource: it.req.Resource}
-	it.by = &degradation{reason: "the store did not answer: " + cause.Error(), cause: causeOf(cause)}
+	it.by = &degradation{reason: "the store did not answer: " + cause.Error(), cause: outage.CauseOf(cause)}
 	if !it.allow {
 		it.lease = &Lease{lim: l, policy: it.policy}
 	}
@@ -240,13 +273,18 @@ func (d *decision) decideLocally(items []item, cause error) error {
 		}
 		return err
 	}
-	out, n, ok := d.lim.outage.Take(d.debits)
+	if slices.ContainsFunc(items, func(it item) bool { return held.HasSlots(it.policy) }) {
+		d.ended = d.lim.holds.Decide()
+	}
+	out, n, ok := d.lim.outage.Take(d.debits, store.ExtentOf(cause))
 	if !ok {
 		return &unavailableError{&StoreError{
 			Op: "take", Err: cause, Hint: "there is no room for more local shares: raise Config.CacheEntries",
 		}}
 	}
-	by := &degradation{reason: "the store did not answer: " + cause.Error(), cause: causeOf(cause), local: true, n: n}
+	by := &degradation{
+		reason: "the store did not answer: " + cause.Error(), cause: outage.CauseOf(cause), local: true, n: n,
+	}
 	for i := range items {
 		if it := &items[i]; it.by == nil {
 			it.by = by
@@ -258,35 +296,42 @@ func (d *decision) decideLocally(items []item, cause error) error {
 }
 
 // judge returns the refusal, or makes the leases hold what was taken.
-func (d *decision) judge(items []item) error {
-	d.spread(items)
+func (d *decision) judge(ctx context.Context, items []item) error {
+	d.spread(ctx, items)
 	if !d.out.Allowed {
 		return d.refuse(items)
 	}
 	for i := range items {
 		it := &items[i]
+		if held.HasSlots(it.policy) {
+			goesOn := d.onUnavailable(&it.req, it.policy) != OnUnavailableDeny
+			terms := holds.Terms{Ctx: ctx, Who: it.who(d.lim), GoesOn: goesOn}
+			d.lim.holds.Add(&it.lease.slots, terms, it.lease.debits, it.lease.levels, d.sent)
+		}
 		if !it.allow && it.policy.Shadowed {
-			it.lease.leaveOut()
+			it.lease.decisionLocked() // from the amounts that were requested
+			held.LeaveOut(it.lease.debits, it.lease.levels)
 		}
 	}
 	return nil
 }
 
 // spread hands the outcome to the items and their leases.
-func (d *decision) spread(items []item) {
+func (d *decision) spread(ctx context.Context, items []item) {
 	if len(items) == 1 || len(d.out.Levels) == 0 {
 		items[0].levels = d.out.Levels
 	} else {
-		for i, from := range d.merged.From {
-			items[i].levels = make([]store.Level, len(from))
-			for j, at := range from {
-				items[i].levels[j] = d.out.Levels[at]
-			}
+		for i := range items {
+			items[i].levels = d.merged.Levels(i, d.out.Levels)
 		}
 	}
 	for i := range items {
 		if le := items[i].lease; le != nil {
-			le.at, le.levels, le.degraded = d.out.At, items[i].levels, items[i].by
+			le.ctx, le.at, le.levels = ctx, d.out.At, items[i].levels //nolint:fatcontext // it is not nested
+			le.degraded = items[i].by
+			if le.since = d.out.First; le.since.IsZero() {
+				le.since = d.out.At
+			}
 		}
 	}
 }
@@ -311,8 +356,9 @@ func (d *decision) report(ctx context.Context, items []item, cause, err error) {
 		}
 		e := DecidedEvent{
 			Namespace: l.Namespace(), Entity: it.req.Entity, Resource: it.req.Resource,
-			Allowed: err == nil, Degraded: cause != nil, Cause: causeOf(cause), Err: err,
-			Took: time.Since(d.began), Index: max(0, it.nth-1), debits: spent,
+			Allowed: err == nil, Degraded: cause != nil, Cause: outage.CauseOf(cause), Err: err,
+			Local: it.by != nil && it.by.local,
+			Took:  time.Since(d.began), Index: max(0, it.nth-1), debits: spent,
 		}
 		if err == errRefused { //nolint:errorlint // it is never wrapped
 			e.Err = nil
@@ -335,6 +381,9 @@ func (it *item) spent(err error) *[]store.Debit {
 // prepare makes the debits that will spend an item's tokens. An error is a mistake in the request.
 func (it *item) prepare(l *Limiter) error {
 	if it.allow {
+		if held.HasSlots(it.policy) {
+			return ErrSlotsNeedLease
+		}
 		if it.debits = it.policy.Requests; it.debits == nil {
 			return configErr("resource",
 				"%q has no limit named rps, rpm, rph, rpd or requests for entity %q: name the tokens in Acquire",
@@ -344,126 +393,18 @@ func (it *item) prepare(l *Limiter) error {
 	}
 	lease := &Lease{lim: l, policy: it.policy}
 	lease.debits = lease.room.debits[:0]
-	charges := lease.room.charges[:0]
 	if len(it.req.Limits) > 0 { // the policy has only the targets of the parents
-		override, err := overriding(it.policy, it.req.Limits)
+		limits := make([]record.Limit, len(it.req.Limits))
+		for i, lim := range it.req.Limits {
+			limits[i] = lim.record()
+		}
+		override, err := it.policy.Override(limits)
 		if err != nil {
-			return err
+			return publicError(err)
 		}
 		lease.debits = append(lease.debits, override)
 	}
-	for i := range it.policy.Targets {
-		t := &it.policy.Targets[i]
-		from := len(charges)
-		for j := range t.Limits {
-			charges = append(charges, store.Charge{Limit: &t.Limits[j], Shadow: t.Shadow.Has(j)})
-		}
-		lease.debits = append(lease.debits, store.Debit{
-			Bucket: t.Bucket, Charges: charges[from:len(charges):len(charges)], Epoch: t.Epoch,
-		})
-	}
+	lease.debits = held.Append(lease.debits, it.policy, lease.room.charges[:0])
 	it.lease, it.debits = lease, lease.debits
-	return lease.demand(&it.req)
-}
-
-// overriding returns the debit for a request that brings its own limits.
-func overriding(p *policy.Policy, limits []Limit) (store.Debit, error) {
-	records := make([]record.Limit, len(limits))
-	for i, lim := range limits {
-		records[i] = lim.record()
-	}
-	valid, err := record.ValidateLimits(records)
-	if err != nil {
-		return store.Debit{}, publicError(err)
-	}
-	stored := make([]store.Limit, len(valid))
-	d := store.Debit{Bucket: p.OverrideBucket, Charges: make([]store.Charge, len(valid))}
-	for i, lim := range valid {
-		if lim.Enforce != record.EnforceOn {
-			return store.Debit{}, configErr("limit "+lim.Name+": enforce",
-				"must be on: the limits of a request are enforced")
-		}
-		stored[i] = p.Share.Step().Of(lim.Stored(true))
-		d.Charges[i].Limit = &stored[i]
-	}
-	return d, nil
-}
-
-// demand sets the lease's charges to the amounts requested, and refuses those that can never pass.
-func (le *Lease) demand(req *Request) error {
-	if len(req.Tokens) == 0 && req.Requests == 0 {
-		return nil
-	}
-	named, counted := 0, false
-	for i := range le.debits {
-		for j := range le.debits[i].Charges {
-			c := &le.debits[i].Charges[j]
-			n, ok := req.amount(c.Limit.Name)
-			if ok && i == 0 {
-				named++
-			}
-			counted = counted || !ok && n != 0
-			switch {
-			case n == 0:
-				continue
-			case n < 0:
-				return configErr("tokens."+c.Limit.Name, "must not be negative: %d", n)
-			case n > MaxTokens:
-				return configErr("tokens."+c.Limit.Name, "must be at most %d", int64(MaxTokens))
-			case n*1000 > c.Limit.Burst && !c.Shadow:
-				return burstError(le.debits[i].Bucket, c.Limit, n)
-			}
-			c.Amount = n * 1000
-		}
-	}
-	if req.Requests != 0 && !counted {
-		return countsNoRequests(le.policy.Entity, le.policy.Resource)
-	}
-	if named == len(req.Tokens) {
-		return nil
-	}
-	names := le.limitNames()
-	for name := range req.Tokens {
-		if err := le.checkName(name, names); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func countsNoRequests(entity, resource string) error {
-	return configErr("requests", "entity %q on resource %q has no limit that counts requests"+
-		" (named rps, rpm, rph, rpd or requests), apart from those in Tokens", entity, resource)
-}
-
-// requested returns the amounts of a lease that was just prepared, by limit name.
-func (le *Lease) requested() Tokens {
-	requested := make(Tokens)
-	for i := range le.debits {
-		for _, c := range le.debits[i].Charges {
-			if c.Amount > 0 {
-				requested[c.Limit.Name] = c.Amount / 1000
-			}
-		}
-	}
-	return requested
-}
-
-// limitNames returns the names of the lease's limits.
-func (le *Lease) limitNames() (names []string) {
-	for i := range le.debits {
-		for j := range le.debits[i].Charges {
-			names = append(names, le.debits[i].Charges[j].Limit.Name)
-		}
-	}
-	return names
-}
-
-// checkName returns an error if a limit is not among the names of the lease's.
-func (le *Lease) checkName(limit string, names []string) error {
-	if slices.Contains(names, limit) {
-		return nil
-	}
-	return configErr("tokens."+limit, "no limit of entity %q on resource %q has this name; its limits are %q",
-		le.policy.Entity, le.policy.Resource, names)
+	return publicError(it.req.demand().Set(lease.debits))
 }

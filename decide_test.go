@@ -63,7 +63,8 @@ func tight(c *weir.Config) {
 	c.StoreTimeout, c.DecideWithin, c.OnUnavailable = time.Second, 12*time.Millisecond, weir.OnUnavailableAllow
 }
 
-// The bound applies to the decision, not to each store call: a chain of four needs four reads and one take.
+// The bound applies to the decision, not to each store call: a chain of four needs four reads and one take. AcquireAll
+// admits nothing because it is late itself.
 func TestDecideWithinBoundsTheWhole(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"Acquire", "Wait", "AcquireAll", "Allow"} {
@@ -77,12 +78,13 @@ func TestDecideWithinBoundsTheWhole(t *testing.T) {
 				decide := b.deciders("a")[how]
 				began := time.Now()
 				degraded, err := decide()
-				if took := time.Since(began); took != 12*time.Millisecond || err != nil || !degraded {
+				late := func(err error) bool { return how == "AcquireAll" && errors.Is(err, weir.ErrOverloaded) }
+				if took := time.Since(began); took != 12*time.Millisecond || degraded == late(err) || err != nil && !late(err) {
 					t.Fatalf("answered after %s: degraded %v, %v", took, degraded, err)
 				}
 				// What was read meanwhile is cached for later decisions, so a decision soon finishes in time.
 				for range 3 {
-					if _, err = decide(); err != nil {
+					if _, err = decide(); err != nil && !late(err) {
 						t.Fatal(err)
 					}
 				}

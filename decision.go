@@ -1,8 +1,6 @@
 package weir
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -11,6 +9,7 @@ import (
 	"github.com/weirlimits/weir/internal/outage"
 	"github.com/weirlimits/weir/internal/outage/share"
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -25,9 +24,9 @@ type Decision struct {
 	// bound or it is not known which limits apply.
 	Over int64
 	At   time.Time // the store's time of the decision
-	// RetryAfter is how long until the refused request would pass if nobody else spent: the longest over its limits.
+	// RetryAfter is how long until a refused request would pass if nobody spent; math.MaxInt64 if a balance refused it.
 	RetryAfter time.Duration
-	Statuses   []LimitStatus // every limit that was checked: the entity's, then its parents'
+	Statuses   []LimitStatus // every limit that was checked: the entity's, also on groups, then its parents'
 
 	cause Cause
 }
@@ -35,20 +34,29 @@ type Decision struct {
 // LimitStatus is the state of a limit right after a decision.
 type LimitStatus struct {
 	Entity    string
-	Resource  string
+	Resource  string // that was requested, its group ([GroupResource]), or [TotalResource]
 	Limit     string
 	Source    Source // the scope that the limit comes from
 	Manifest  string // the manifest that declares the limit, as far as is known without a lookup; "" if none
 	Requested int64  // tokens
 	Available int64  // tokens, rounded down; negative in debt
-	Amount    int64  // tokens per Period
+	Amount    int64  // tokens per Period or Window; 0 for a balance
 	Period    time.Duration
-	Burst     int64         // tokens
-	Full      time.Duration // until the bucket is full again if nobody spends
+	Window    Window        // of a quota
+	Burst     int64         // tokens; 0 for a balance; of a limit of slots, how many can be held
+	Heal      time.Duration // of a limit of slots
+	Full      time.Duration // until the bucket is full again if nobody spends; 0 for a balance, and for slots
+	Began     time.Duration // of a quota: since the window began
+	// Ends is how long until the next window of a quota begins. From [Limiter.Available] and [Limiter.Explain], it is
+	// also how long until the next slots that are held come back unless they are renewed; 0 if none is held.
+	Ends time.Duration
 	// Refused is set if the request was refused because of this limit, possibly among others; RetryAfter is how long
-	// until this limit would have let it pass.
+	// until this limit would have let it pass or, if that is earlier, until other limits begin or end.
 	Refused    bool
 	RetryAfter time.Duration
+	// Estimated marks a RetryAfter that is a guess, because nobody knows when slots are given back: for how long those
+	// of the limit were held lately in this process (the median, at least a second).
+	Estimated bool
 	// Shadow is set if the limit does not refuse this entity; see [Enforce]. WouldRefuse is then set if it would have
 	// refused the request, whether the request was admitted or not; in that case Requested was not debited from it.
 	Shadow      bool
@@ -58,16 +66,48 @@ type LimitStatus struct {
 	// process's share.
 	Over int64
 
-	params clock.Params // in millitokens
-	level  int64
-	at     int64
+	params  clock.Params // in millitokens
+	level   int64
+	at      int64
+	typical time.Duration // for how long slots are held
+	until   int64         // when other limits may apply; 0: not known; the largest int64: never
 }
 
-// waitFor returns how long after the decision that many more millitokens will have been issued, regardless of the
-// burst.
+// waitFor returns how long after the decision so many millitokens will be available, whatever the burst.
 func (s *LimitStatus) waitFor(milli int64) time.Duration {
-	level := max(s.level, s.params.Clock(s.at))
-	return time.Duration(max(0, clock.Sub(s.params.At(level, milli), s.at)))
+	return s.within(s.params.Wait(s.level, s.at, milli))
+}
+
+// within returns how long to wait, which is at most until other limits may apply.
+func (s *LimitStatus) within(wait time.Duration) time.Duration {
+	if s.until == 0 || s.until == math.MaxInt64 {
+		return wait
+	}
+	return min(wait, time.Duration(max(1, clock.Sub(s.until, s.at))))
+}
+
+// Balance is what an adjustment left of a limit.
+type Balance struct {
+	Entity     string
+	Resource   string
+	Limit      string
+	Available  int64         // tokens, rounded down; negative in debt
+	RetryAfter time.Duration // until a token, or a lesser burst, is available if nobody else spends; 0: it is
+}
+
+// balances returns the balances that a settle left; none if the store did not answer.
+func balances(debits []store.Debit, out *store.Outcome) (bs []Balance) {
+	levels, now := out.Levels, clock.Nanos(out.At)
+	for i := range debits {
+		b := &debits[i].Bucket
+		for range debits[i].Charges[:min(len(levels), len(debits[i].Charges))] {
+			l, p := levels[0], levels[0].Limit.Params()
+			wait, _ := p.RetryAfter(l.Level, now, min(1000, p.Burst))
+			left := clock.MulDivFloor(p.Available(l.Level, p.Clock(now)), 1, 1000)
+			bs, levels = append(bs, Balance{b.Entity, b.Resource, l.Limit.Name, left, wait}), levels[1:]
+		}
+	}
+	return bs
 }
 
 // Source is the scope that a limit comes from. The first scope that has limits is used; scopes are not merged.
@@ -78,6 +118,8 @@ const (
 	SourceRequest       Source = "request"        // Request.Limits
 	SourceEntity        Source = "entity"         // the entity's limits on this resource
 	SourceEntityDefault Source = "entity-default" // the entity's limits on all other resources
+	SourcePlan          Source = "plan"           // the limits of the entity's plan on this resource
+	SourcePlanDefault   Source = "plan-default"   // the limits of the entity's plan on all other resources
 	SourceResource      Source = "resource"       // the resource's limits
 	SourceSystem        Source = "system"         // the namespace's limits
 )
@@ -88,23 +130,29 @@ type origin struct {
 	manifest string
 }
 
-func originIn(t *policy.Target) origin { return origin{Source(t.Source), t.Manifest} }
-
 // statusOf returns a charge's status from its level after the decision.
-func statusOf(entity, resource string, from origin, c store.Charge, l store.Level, now int64) LimitStatus {
-	p := paramsOf(l.Limit)
+func statusOf(d *store.Debit, from origin, c store.Charge, l store.Level, now int64) LimitStatus {
+	p, b := l.Limit.Params(), &d.Bucket
+	_, until := d.Phase.Bounds()
+	plain := record.Plain(l.Limit)
 	s := LimitStatus{
-		Entity: entity, Resource: resource, Limit: l.Limit.Name, Source: from.source, Manifest: from.manifest,
+		Entity: b.Entity, Resource: b.Resource, Limit: l.Limit.Name, Source: from.source, Manifest: from.manifest,
 		Requested: c.Amount / 1000,
 		Available: clock.MulDivFloor(p.Available(l.Level, p.Clock(now)), 1, 1000),
-		Amount:    l.Limit.Amount / 1000, Period: l.Limit.Period, Burst: l.Limit.Burst / 1000,
-		Full:    time.Duration(max(0, clock.Sub(p.Full(l.Level), now))),
-		Refused: l.Refused && !c.Shadow,
-		Shadow:  c.Shadow, WouldRefuse: l.Refused && c.Shadow,
-		params: p, level: l.Level, at: now,
+		Amount:    plain.Amount, Period: plain.Period, Window: plain.Window, Burst: max(plain.Burst, plain.Slots),
+		Refused: l.Refused && !c.Shadow, Shadow: c.Shadow, WouldRefuse: l.Refused && c.Shadow,
+		Heal: plain.Heal, params: p, level: l.Level, at: now, until: until,
+	}
+	if s.Amount > 0 {
+		s.Full = time.Duration(max(0, clock.Sub(p.Full(l.Level), now)))
+	}
+	if p.Kind() == clock.Quota {
+		from, to := p.Window.Bounds(now)
+		s.Began, s.Ends = time.Duration(now-from), time.Duration(to-now)
 	}
 	if s.Refused {
-		s.RetryAfter, _ = p.RetryAfter(l.Level, now, c.Amount)
+		wait, _ := p.RetryAfter(l.Level, now, c.Amount)
+		s.RetryAfter = s.within(wait)
 	}
 	return s
 }
@@ -118,33 +166,15 @@ func longest(ss []LimitStatus) (d time.Duration) {
 }
 
 // Cause is the reason why the store did not make a decision.
-type Cause string
+type Cause = outage.Cause
 
 // The reasons why the store did not make a decision.
 const (
-	CauseNone    Cause = ""                         // the store made it
-	CauseTimeout Cause = Cause(outage.CauseTimeout) // it did not answer in time
-	CauseError   Cause = Cause(outage.CauseError)   // it failed
-	CauseOpen    Cause = Cause(outage.CauseOpen)    // it has not answered for a while and was not called
+	CauseNone    = outage.CauseNone    // the store made it
+	CauseTimeout = outage.CauseTimeout // it did not answer in time
+	CauseError   = outage.CauseError   // it failed
+	CauseOpen    = outage.CauseOpen    // it has not answered for a while and was not called
 )
-
-func causeOf(err error) Cause {
-	switch {
-	case err == nil:
-		return CauseNone
-	case errors.Is(err, errOpen):
-		return CauseOpen
-	case errors.Is(err, context.DeadlineExceeded):
-		return CauseTimeout
-	}
-	return CauseError
-}
-
-// errOpen reports that the store was not called.
-var errOpen = &StoreError{
-	Op: "take", Err: errors.New("the store was not called because it has not answered lately"),
-	Hint: "the store is called once every Config.Cooldown until it answers",
-}
 
 // degradation is why the store did not decide, and what was admitted instead.
 type degradation struct {
@@ -172,10 +202,12 @@ func (d *degradation) describe(st *LimitStatus, l *store.Limit) {
 	if d == nil || !d.local {
 		return
 	}
-	st.Amount, st.Period, st.Burst = l.Amount/1000, l.Period, l.Burst/1000
+	plain := record.Plain(l)
+	st.Amount, st.Period, st.Window, st.Burst = plain.Amount, plain.Period, plain.Window, max(plain.Burst, plain.Slots)
 	mine := share.Of(l, d.n)
 	if st.Refused && st.Requested*1000 > mine.Burst { // it passes once the share is full
-		st.RetryAfter, _ = mine.RetryAfter(st.level, st.at, mine.Burst)
+		wait, _ := mine.RetryAfter(st.level, st.at, mine.Burst)
+		st.RetryAfter = st.within(wait)
 	}
 	st.Over = math.MaxInt64
 	if each := max(mine.Burst, min(st.Requested, l.Burst/1000)*1000); each <= (math.MaxInt64-999)/int64(d.n) {

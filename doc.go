@@ -7,34 +7,16 @@
 // # The guarantee
 //
 // A limit of amount tokens per period with a burst admits, between any two instants, at most the burst plus the tokens
-// issued in between: exactly, under concurrency, crashes and faults. There is no tolerance, and no window whose edge
-// admits twice. Tokens that are given back can be spent from the moment they come back. Tokens that are added
-// afterwards ([Lease.Adjust]) are never refused; they hold later requests back instead. weir admits more only where the
-// operator chose to admit requests while the store does not answer (see [OnUnavailable]), and it marks those decisions.
+// issued in between, as exactly as the store keeps what was spent and the time: docs/guarantees.md has the details. A
+// token given back counts as unspent from then on, unless the limit is strict (see [Limit]). Tokens that are added
+// afterwards ([Lease.Adjust]) are not refused; they hold later requests back instead. Where the operator chose to admit
+// requests while the store does not answer (see [OnUnavailable]), weir may admit more, and marks those decisions.
 //
 // # Usage
 //
-// Create a limiter over a store, set limits, and acquire tokens before doing the work:
-//
-//	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
-//	…
-//	err = admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "gpt-4"},
-//		weir.PerMinute("rpm", 60), weir.PerMinute("tpm", 50_000))
-//	…
-//	lease, err := lim.Acquire(ctx, weir.Request{
-//		Entity: "key-alice", Resource: "gpt-4",
-//		Tokens: weir.Tokens{"rpm": 1, "tpm": 500}, // an estimate
-//	})
-//	var over *weir.ExceededError
-//	if errors.As(err, &over) {
-//		return retryLater(over.RetryAfter)
-//	}
-//	…
-//	defer lease.Rollback(ctx) // gives the tokens back unless committed
-//	used, err := callModel(ctx)
-//	…
-//	lease.Adjust(ctx, weir.Tokens{"tpm": used - 500})
-//	lease.Commit(ctx)
+// Create a limiter over a store ([New]), set limits, and acquire tokens before doing the work: an estimate
+// ([Limiter.Acquire]). Then adjust the lease to what it needed, and commit it; a rollback gives the tokens back. The
+// example of the package shows it.
 //
 // [Limiter.Allow] is the short form for limits that count requests, [Limiter.Do] runs a function with a lease,
 // [Limiter.Wait] waits instead of refusing, and [Limiter.AcquireAll] decides over several requests at once. The package
@@ -42,8 +24,6 @@
 //
 // # Stores
 //
-//   - [github.com/weirlimits/weir/store/memory]: one process; the state is lost when it ends.
-//   - [github.com/weirlimits/weir/store/disk]: one process; the state survives crashes.
-//   - [github.com/weirlimits/weir/store/dynamodb]: any number of processes, on one DynamoDB table.
-//   - [github.com/weirlimits/weir/store/redis]: any number of processes, on Redis or Valkey.
+// Package memory keeps buckets in the process, and disk in a file of one process. Any number of processes share what
+// dynamodb or redis keep. All are in [github.com/weirlimits/weir/store].
 package weir

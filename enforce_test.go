@@ -96,10 +96,10 @@ func TestShadowLease(t *testing.T) {
 	}{
 		"commit":   {func(b *bundle, le *weir.Lease) error { return le.Commit(b.ctx) }, 40, 40},
 		"rollback": {func(b *bundle, le *weir.Lease) error { return le.Rollback(b.ctx) }, 100, 40},
-		"less":     {func(b *bundle, le *weir.Lease) error { return le.Adjust(b.ctx, weir.Tokens{"tpm": -20}) }, 60, 40},
-		"more":     {func(b *bundle, le *weir.Lease) error { return le.Adjust(b.ctx, weir.Tokens{"tpm": 70}) }, -30, 40},
+		"less":     {func(b *bundle, le *weir.Lease) error { return errOf(le.Adjust(b.ctx, weir.Tokens{"tpm": -20})) }, 60, 40},
+		"more":     {func(b *bundle, le *weir.Lease) error { return errOf(le.Adjust(b.ctx, weir.Tokens{"tpm": 70})) }, -30, 40},
 		"more, then no": {func(b *bundle, le *weir.Lease) error {
-			return errors.Join(le.Adjust(b.ctx, weir.Tokens{"tpm": 70}), le.Rollback(b.ctx))
+			return errors.Join(errOf(le.Adjust(b.ctx, weir.Tokens{"tpm": 70})), le.Rollback(b.ctx))
 		}, 100, 40},
 	}
 	for name, tt := range ends {

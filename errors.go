@@ -3,10 +3,11 @@ package weir
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"math"
 	"time"
 
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/held"
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
@@ -16,18 +17,27 @@ var (
 	// ErrExceeded matches every [*ExceededError]: a limit refused the request, which may succeed later.
 	ErrExceeded = errors.New("limit exceeded")
 	// ErrExceedsBurst matches every [*BurstError]: the request is larger than a limit's burst and never succeeds.
-	ErrExceedsBurst = errors.New("larger than the burst")
+	ErrExceedsBurst = held.ErrExceedsBurst
+	// ErrMaxDebt matches every [*DebtError]: an adjustment went beyond what a limit may be in debt.
+	ErrMaxDebt = held.ErrMaxDebt
 	// ErrUnavailable reports that no decision could be made, usually because the store did not answer and
 	// on_unavailable is deny. The returned error also wraps the store's error.
 	ErrUnavailable = errors.New("limiter unavailable")
+	// ErrOverloaded reports that a request waited for others of this process until its time was up, although the store
+	// answers, or that more than 8 of [Limiter.AcquireAll] took too long while the limiter called the store: their
+	// number may be the reason. It is not admitted, whatever on_unavailable is. Such an error matches ErrUnavailable.
+	ErrOverloaded = errors.New("overloaded")
 	// ErrNoLimits matches every [*NoLimitsError]: no scope has limits for the request.
-	ErrNoLimits = errors.New("no limits apply")
+	ErrNoLimits = policy.ErrNoLimits
+	// ErrUnknownEntity reports a request for an entity that was never created, in a namespace whose entities are known.
+	ErrUnknownEntity = policy.ErrUnknownEntity
+	// ErrBucketQuota reports that a server creates no bucket, because the namespace has as many live ones as it may.
+	ErrBucketQuota = store.ErrBucketQuota
 	// ErrNotFound reports that an entity, namespace or set of limits does not exist.
 	ErrNotFound = policy.ErrNotFound
 	// ErrExists reports that the thing to be created already exists.
 	ErrExists = errors.New("already exists")
-	// ErrConflict reports that others kept changing the same records, or that a record is no longer in the expected
-	// state.
+	// ErrConflict reports that others kept changing the same records, or that a record is not in the expected state.
 	ErrConflict = policy.ErrConflict
 	// ErrCommitted reports that the lease was committed: its tokens are spent.
 	ErrCommitted = errors.New("the lease was committed")
@@ -37,6 +47,10 @@ var (
 	ErrSettled = store.ErrSettled
 	// ErrExpired reports that a lease has expired: its tokens count as spent.
 	ErrExpired = store.ErrExpired
+	// ErrSlotsNeedLease reports that slots apply to a call that cannot give them back, such as [Limiter.Allow].
+	ErrSlotsNeedLease = errors.New("a limit of slots applies, which needs a lease to give them back: use Acquire")
+	// ErrSlotLost is the cause for which the context of a lease ends that could not renew its slots in time.
+	ErrSlotLost = held.ErrSlotLost
 	// ErrBadCursor reports a cursor that this list did not issue.
 	ErrBadCursor = store.ErrBadCursor
 	// ErrNoUsage reports that the store keeps no usage, or that nothing books it.
@@ -65,6 +79,9 @@ func publicError(err error) error {
 	if bad, ok := err.(*record.FieldError); ok { //nolint:errorlint // one that is wrapped is not the caller's
 		return &ConfigError{Field: bad.Field, Reason: bad.Reason}
 	}
+	if bound, ok := errors.AsType[*store.BoundError](err); ok {
+		return &ConfigError{Field: "request", Reason: bound.Error()}
+	}
 	return err
 }
 
@@ -84,43 +101,36 @@ type ExceededError struct {
 
 // Error names the limits that refused, and the time to wait before a retry.
 func (e *ExceededError) Error() string {
-	var b strings.Builder
-	separator := "limit exceeded: "
+	text, separator := "", "limit exceeded: "
 	for _, s := range e.Statuses {
 		if !s.Refused {
 			continue
 		}
-		b.WriteString(separator)
+		of := ""
+		if s.Burst > 0 {
+			of = fmt.Sprintf(" of %d", s.Burst)
+		}
+		text += separator + fmt.Sprintf("%s of %s on %s has %d%s available, %d requested",
+			s.Limit, s.Entity, store.ResourceText(s.Resource), s.Available, of, s.Requested)
 		separator = ", "
-		fmt.Fprintf(&b, "%s of %s on %s has %d of %d available, %d requested",
-			s.Limit, s.Entity, s.Resource, s.Available, s.Burst, s.Requested)
 	}
-	fmt.Fprintf(&b, "; retry in %s", e.RetryAfter.Round(time.Microsecond))
-	return b.String()
+	if e.RetryAfter == math.MaxInt64 {
+		return text + "; waiting does not help until it is topped up"
+	}
+	return text + "; retry in " + e.RetryAfter.Round(time.Microsecond).String()
 }
 
 // Is reports whether target is [ErrExceeded].
 func (e *ExceededError) Is(target error) bool { return target == ErrExceeded }
 
-// BurstError reports a request for more of a limit than can ever be spent at once.
-type BurstError struct {
-	Entity, Resource, Limit string
-	Requested, Burst        int64
-}
+// BurstError reports a request of an Entity on a Resource for more of a Limit than can ever be spent at once: for the
+// tokens Requested, of the limit's Burst.
+type BurstError = held.BurstError
 
-func burstError(b store.Bucket, l *store.Limit, requested int64) *BurstError {
-	return &BurstError{b.Entity, b.Resource, l.Name, requested, l.Burst / 1000}
-}
-
-// Error names the limit and both amounts.
-func (e *BurstError) Error() string {
-	return fmt.Sprintf(
-		"%d %s requested of %s on %s, but at most %d can be spent at once: ask for less or raise the burst",
-		e.Requested, e.Limit, e.Entity, e.Resource, e.Burst)
-}
-
-// Is reports whether target is [ErrExceedsBurst].
-func (e *BurstError) Is(target error) bool { return target == ErrExceedsBurst }
+// DebtError reports that an adjustment would have brought a limit further into debt than its [Limit.MaxDebt]: the Limit
+// of an Entity on a Resource was debited up to that, and the rest of the adjustment was made. Of several limits, it is
+// about the one of which most was left out. Left is what was not debited, in tokens, rounded up.
+type DebtError = held.DebtError
 
 // RequestError reports which request of [Limiter.AcquireAll] an error is about.
 type RequestError struct {
@@ -134,18 +144,9 @@ func (e *RequestError) Error() string { return fmt.Sprintf("request %d: %v", e.I
 // Unwrap returns Err.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// NoLimitsError reports that no scope (entity, entity default, resource or system) has limits for an entity on a
-// resource.
-type NoLimitsError struct{ Entity, Resource string }
-
-// Error names the scopes that were checked.
-func (e *NoLimitsError) Error() string {
-	return fmt.Sprintf("no limits apply to entity %q on resource %q: set some for the entity, the resource or the "+
-		"system", e.Entity, e.Resource)
-}
-
-// Is reports whether target is [ErrNoLimits].
-func (e *NoLimitsError) Is(target error) bool { return target == ErrNoLimits }
+// NoLimitsError reports that no scope (entity, entity default, plan, resource or system) has limits for an Entity on a
+// Resource.
+type NoLimitsError = policy.NoLimitsError
 
 // unavailableError is ErrUnavailable together with its cause.
 type unavailableError struct{ cause error }

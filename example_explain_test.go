@@ -44,5 +44,5 @@ func ExampleLimiter_Explain() {
 	// tpd of key-alice binds: <nil>
 	// key-alice tpd:5000/day from resource
 	// org-1 tpd:8000/day from entity-default
-	// tpd of key-alice binds: 6000 tpd requested of key-alice on gpt-4, but at most 5000 can be spent at once: ask for less or raise the burst
+	// tpd of key-alice binds: 6000 tpd requested of key-alice on gpt-4, but at most 5000 can be spent at once: ask for less or raise the limit
 }

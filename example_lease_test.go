@@ -23,7 +23,7 @@ func ExampleLease_Adjust() {
 		fmt.Println(err)
 		return
 	}
-	if err := lease.Adjust(ctx, weir.Tokens{"tpm": 75_000}); err != nil { // a limit that the request did not name
+	if _, err := lease.Adjust(ctx, weir.Tokens{"tpm": 75_000}); err != nil { // a limit that the request did not name
 		fmt.Println(err)
 		return
 	}
@@ -114,7 +114,7 @@ func ExampleParseLimit() {
 	// rpm 100 1m0s 100
 	// tpm 50000 1m0s 75000
 	// jobs 3 10m0s 3
-	// limit "rpm:100": has no period; write name:amount/unit[:burst], as in tpm:50K/min:75K
+	// limit "rpm:100": has no period; write name:amount/unit[:burst], as in tpm:50K/min:75K or usd:5000/month@UTC, or parallel:20slots
 }
 
 func ExampleLimit_WithBurst() {

@@ -42,7 +42,7 @@ func Example() {
 	}
 	defer lease.Rollback(ctx) // gives the tokens back unless committed
 	used := callModel()
-	if err := lease.Adjust(ctx, weir.Tokens{"tpm": used - 500}); err != nil {
+	if _, err := lease.Adjust(ctx, weir.Tokens{"tpm": used - 500}); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -134,7 +134,7 @@ func ExampleBurstError() {
 	fmt.Println(err)
 	// Output:
 	// true false
-	// 80000 tpm requested of key-alice on gpt-4, but at most 50000 can be spent at once: ask for less or raise the burst
+	// 80000 tpm requested of key-alice on gpt-4, but at most 50000 can be spent at once: ask for less or raise the limit
 }
 
 func ExampleLimiter_AcquireAll() {

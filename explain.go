@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -22,8 +23,8 @@ type Explanation struct {
 	// [*BurstError] or a [*NoLimitsError].
 	Err error
 	// OnUnavailable is how the request would be decided if the store did not answer. OnUnavailableFrom is where that is
-	// set: "request", the [Source] of the scope, or "config" ([Config.OnUnavailable]). In a chain, the strictest
-	// counts.
+	// set: the [Source] of the scope, "config" ([Config.OnUnavailable]), or "request" if that is stricter. In a chain,
+	// the strictest counts.
 	OnUnavailable     OnUnavailable
 	OnUnavailableFrom string
 	// Cached is how long entities and limits are cached ([Config.CacheTTL]): the explanation may lag behind changes
@@ -44,25 +45,35 @@ type ExplainedManifest struct {
 
 // ExplainedEntity is one entity of a chain.
 type ExplainedEntity struct {
-	ID       string
-	Exists   bool   // it was created; an entity that was not may have limits, but no parent
-	Name     string // for people
+	ID, Name string // the name is for people
 	Parent   string
+	Plan     string // that it names, or that its nearest ancestor with a plan names
+	Exists   bool   // it was created; an entity that was not may have limits, but no parent
 	Cascade  bool   // the parent is charged, too, and is next in the chain
 	Manifest string // the manifest that declares the entity
 	// Scopes are where limits are looked up, in order of precedence; the first that has some applies.
 	Scopes []ExplainedScope
-	// Limits are those that apply. If there are none, the entity is not charged.
+	Groups []ExplainedScope // those that count on the resource's group and on the total, as far as these are in use
+	// Limits are those that apply, also on the group and the total. If there are none, the entity is not charged.
 	Limits []ExplainedLimit
+	// Next are the scopes of the limits that apply once limits end or others begin: at most one on the resource, on its
+	// group and on the total.
+	Next  []ExplainedScope
+	Items int // that the store has split its bucket on the resource into; 0 if it is not split
 }
 
 // ExplainedScope is a scope in which limits may be set.
 type ExplainedScope struct {
-	Source  Source
-	Set     bool // it has limits
-	Applies bool // it is the first that has limits
+	Resource string // in [ExplainedEntity.Groups] and Next: the group or the total; otherwise ""
+	Source   Source
+	Set      bool // it has limits
+	Applies  bool // it is the first that has limits
 	// OnUnavailable is the setting of this scope for when the store does not answer, whichever scope's limits apply.
 	OnUnavailable OnUnavailable
+	// From and Limits are set only in [ExplainedEntity.Next]: when the scope's limits will apply, in the time zone that
+	// it is written in, and the limits, as they are set. If no limits will, Set is false.
+	From   time.Time
+	Limits []Limit
 }
 
 // ExplainedLimit is a limit that applies.
@@ -76,11 +87,13 @@ type ExplainedLimit struct {
 }
 
 // Never reports whether the request needs more of the limit than can ever be spent at once.
-func (l *ExplainedLimit) Never() bool { return !l.Status.Shadow && l.Status.Requested > l.Status.Burst }
+func (l *ExplainedLimit) Never() bool {
+	return !l.Status.Shadow && l.Status.Requested > l.Status.params.Burst/1000
+}
 
-// Used returns the share of the burst that is spent now: 0 if the bucket is full, more than 1 if it is in debt.
+// Used returns the share of the burst that is spent now: 0 if the bucket is full or a balance, more than 1 in debt.
 func (l *ExplainedLimit) Used() float64 {
-	return float64(l.Status.Burst-l.Status.Available) / float64(l.Status.Burst)
+	return max(0, float64(l.Status.Burst-l.Status.Available)/float64(max(1, l.Status.Burst)))
 }
 
 // Binding returns the limit that binds, and its entity; nil if none does.
@@ -149,6 +162,7 @@ func (e *explainer) explain(ctx context.Context) (stale bool, err error) {
 	for i := range e.chain {
 		e.see(&e.chain[i])
 	}
+	e.setMode(policy.Setting{Mode: policy.Mode(e.req.OnUnavailable), From: "request"})
 	var none *NoLimitsError
 	if err != nil {
 		err = resolveError(err)
@@ -181,26 +195,43 @@ func (e *explainer) explain(ctx context.Context) (stale bool, err error) {
 func (e *explainer) see(m *policy.Member) {
 	rec := &m.Record
 	n := ExplainedEntity{
-		ID: m.ID, Exists: m.Exists, Name: rec.Name, Parent: rec.Parent, Cascade: rec.Cascade && rec.Parent != "",
-		Manifest: rec.Managed.Name(),
+		ID: m.ID, Exists: m.Exists, Name: rec.Name, Parent: rec.Parent, Plan: m.Plan,
+		Cascade: rec.Cascade && rec.Parent != "", Manifest: rec.Managed.Name(),
 	}
 	e.declaredBy(n.Manifest)
 	if m.Scopes == nil {
 		n.Scopes = []ExplainedScope{{Source: SourceRequest, Set: true, Applies: true}}
 	}
-	for _, l := range m.Scopes {
-		n.Scopes = append(n.Scopes, ExplainedScope{
-			Source: Source(l.Source), Set: len(l.Limits) > 0, OnUnavailable: OnUnavailable(l.OnUnavailable),
-		})
+	for i, on := range append([]policy.Aggregate{{Scopes: m.Scopes}}, m.On...) {
+		to := []*[]ExplainedScope{&n.Scopes, &n.Groups}[min(i, 1)]
+		for _, l := range on.Scopes {
+			mode := OnUnavailable(l.OnUnavailable)
+			*to = append(*to, ExplainedScope{
+				Resource: on.Resource, Source: Source(l.Source), Set: len(l.Limits) > 0, OnUnavailable: mode,
+			})
+		}
+	}
+	for _, ch := range m.Next {
+		on := ExplainedScope{Source: Source(ch.Source), Set: len(ch.Limits) > 0, From: ch.At.Time()}
+		if ch.Resource != e.req.Resource {
+			on.Resource = ch.Resource
+		}
+		for _, l := range ch.Limits {
+			on.Limits = append(on.Limits, Limit(l))
+		}
+		n.Next = append(n.Next, on)
 	}
 	e.x.Chain = append(e.x.Chain, n)
-	charged := len(e.x.Chain) == 1 || m.Charged
-	mode := policy.Mode(e.x.OnUnavailable)
-	switch {
-	case e.req.OnUnavailable != "":
-		e.x.OnUnavailable, e.x.OnUnavailableFrom = e.req.OnUnavailable, "request"
-	case charged && policy.Stricter(mode, m.Setting.Mode) != mode:
-		e.x.OnUnavailable, e.x.OnUnavailableFrom = OnUnavailable(m.Setting.Mode), m.Setting.From
+	if len(e.x.Chain) == 1 || m.Charged {
+		e.setMode(m.Setting)
+	}
+}
+
+// setMode records how the request would be decided if the store did not answer, if that is stricter than what was found
+// before.
+func (e *explainer) setMode(s policy.Setting) {
+	if mode := policy.Mode(e.x.OnUnavailable); policy.Stricter(mode, s.Mode) != mode {
+		e.x.OnUnavailable, e.x.OnUnavailableFrom = OnUnavailable(s.Mode), s.From
 	}
 }
 
@@ -215,20 +246,22 @@ func (e *explainer) look(ctx context.Context, lease *Lease) (stale bool, d Decis
 	for i := range lease.debits {
 		for j := range lease.debits[i].Charges { // also those that demand did not get to
 			c := &lease.debits[i].Charges[j]
-			n, _ := e.req.amount(c.Limit.Name)
+			n, _ := e.req.demand().Of(c.Limit)
 			c.Amount = max(0, min(n, MaxTokens)) * 1000
 		}
 	}
-	states, err := lease.peek(ctx)
+	d, states, err := lease.peek(ctx)
 	if err != nil {
 		return false, d, err
 	}
-	d = lease.decision(true)
 	e.x.At = d.At
 	n := 0
 	for i := range lease.debits {
 		debit, st := &lease.debits[i], &states[i]
 		at := slices.IndexFunc(e.x.Chain, func(c ExplainedEntity) bool { return c.ID == debit.Bucket.Entity })
+		if debit.Bucket.Resource == e.req.Resource {
+			e.x.Chain[at].Items = st.Items
+		}
 		for _, c := range debit.Charges {
 			s := d.Statuses[n]
 			n++
@@ -244,15 +277,22 @@ func (e *explainer) look(ctx context.Context, lease *Lease) (stale bool, d Decis
 // add records a limit that applies.
 func (e *explainer) add(at int, c store.Charge, s LimitStatus) {
 	n := &e.x.Chain[at]
-	for i := range n.Scopes {
-		n.Scopes[i].Applies = n.Scopes[i].Source == s.Source
+	scopes, found := n.Scopes, e.chain[at].Scopes
+	for _, on := range e.chain[at].On {
+		if on.Resource == s.Resource {
+			scopes, found = n.Groups, on.Scopes
+		}
+	}
+	for i := range scopes {
+		l := &scopes[i]
+		l.Applies = l.Applies || l.Source == s.Source && (l.Resource == "" || l.Resource == s.Resource)
 	}
 	e.declaredBy(s.Manifest)
-	l := limitOf(c.Limit)
-	for _, scope := range e.chain[at].Scopes {
+	l := Limit(record.Of(c))
+	for _, scope := range found {
 		if Source(scope.Source) == s.Source && scope.Enforce != nil {
 			i := slices.IndexFunc(scope.Limits, func(o store.Limit) bool { return o.Name == l.Name })
-			l.Enforce = Enforce(scope.Enforce[i])
+			l.Enforce = scope.Enforce[i]
 		}
 	}
 	n.Limits = append(n.Limits, ExplainedLimit{Limit: l, Status: s})
@@ -275,7 +315,7 @@ func (e *explainer) bind() {
 
 // left returns the share of the burst that the request leaves, or would leave.
 func (l *ExplainedLimit) left() float64 {
-	return float64(l.Status.Available-l.Status.Requested) / float64(l.Status.Burst)
+	return float64(l.Status.Available-l.Status.Requested) / float64(max(1, l.Status.Burst))
 }
 
 func (l *ExplainedLimit) bindsMore(o *ExplainedLimit) bool {

@@ -3,6 +3,8 @@ package weir_test
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -253,4 +255,60 @@ func TestExplainForetells(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestExplainGrid: an explanation has, for each entity, the limits on the resource, its group and the total, with the
+// scopes of each.
+func TestExplainGrid(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.grid()
+	b.take("key", weir.Tokens{"tpd": 60})
+	x := b.explained("key", weir.Tokens{"tpd": 41})
+	var rows []string
+	for _, n := range x.Chain {
+		cells := []string{scopesText(n.Scopes)}
+		for _, g := range []string{weir.GroupResource("apis"), weir.TotalResource} {
+			cells = append(cells, g+": "+scopesText(slices.DeleteFunc(slices.Clone(n.Groups), func(s weir.ExplainedScope) bool {
+				return s.Resource != g
+			})))
+		}
+		for _, l := range n.Limits {
+			cells = append(cells, fmt.Sprintf("%s %d", l.Status.Resource, l.Status.Available))
+		}
+		rows = append(rows, n.ID+": "+strings.Join(cells, ", "))
+	}
+	want := []string{
+		"key: +entity -entity-default -resource -system, _group_apis: +entity resource, _total_: +entity -resource, " +
+			"api 40, _group_apis 40, _total_ 40",
+		"team: -entity -entity-default -resource -system, _group_apis: -entity +resource, _total_: +entity -resource, " +
+			"_group_apis 40, _total_ 40",
+	}
+	if !slices.Equal(rows, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(rows, "\n"), strings.Join(want, "\n"))
+	}
+	var over *weir.ExceededError
+	if !errors.As(x.Err, &over) || len(over.Statuses) != 5 {
+		t.Errorf("got %v", x.Err)
+	}
+}
+
+// TestExplainStrict: returns to a quota are strict in any case; an explanation has that only where somebody set it.
+func TestExplainStrict(t *testing.T) {
+	t.Parallel()
+	quota, err := weir.ParseLimit("usd:5/month@UTC")
+	if err != nil {
+		t.Fatal(err)
+	}
+	strict, rate := quota, weir.PerMinute("rpm", 5)
+	strict.Name, strict.Strict, rate.Strict = "eur", true, true
+	b := setup(t)
+	b.set("", "", quota, strict, rate)
+	got := make(map[string]bool)
+	for _, l := range b.explained("alice", nil).Chain[0].Limits {
+		got[l.Limit.Name] = l.Limit.Strict
+	}
+	if want := map[string]bool{"usd": false, "eur": true, "rpm": true}; !maps.Equal(got, want) {
+		t.Errorf("strict: %v, want %v", got, want)
+	}
 }

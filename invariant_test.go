@@ -52,7 +52,7 @@ func TestNeverOverAdmits(t *testing.T) {
 					n = 0
 				case 1:
 					down := r.Int64N(n + 1)
-					must(t, lease.Adjust(b.ctx, weir.Tokens{"n": -down}))
+					must(t, errOf(lease.Adjust(b.ctx, weir.Tokens{"n": -down})))
 					n -= down
 				case 2:
 					h := lease.Token(fmt.Sprint(g, "/", r.Uint64()), noon.Add(time.Hour))
@@ -232,7 +232,7 @@ func life(t *testing.T, r *rand.Rand) {
 					o.holds = append(o.holds, h)
 				}
 			case 9:
-				_ = l.Adjust(b.ctx, weir.Tokens{"n": r.Int64N(41) - 20})
+				_, _ = l.Adjust(b.ctx, weir.Tokens{"n": r.Int64N(41) - 20})
 				if h := l.Token("", time.Time{}); h.ID != "" {
 					o.holds = append(o.holds, h)
 				}

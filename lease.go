@@ -3,30 +3,36 @@ package weir
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/meter"
+	"github.com/weirlimits/weir/internal/parts/holds"
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/held"
 	"github.com/weirlimits/weir/store"
 )
 
-// Lease holds the tokens that a request has spent, until it is committed or rolled back. A lease that is dropped counts
-// as committed. It is safe for concurrent use.
+// Lease holds the tokens that a request has spent, until it is committed or rolled back, and slots of the limits that
+// have them, until it ends in any way: see [Lease.Close]. A lease that is dropped counts as committed, and its slots
+// come back by themselves. It is safe for concurrent use.
 type Lease struct {
 	lim      *Limiter
-	policy   *policy.Policy // of a lease from a token: only its names
-	degraded *degradation   // nil if the store decided
+	ctx      context.Context //nolint:containedctx // of the request
+	policy   *policy.Policy  // of a lease from a token: only its names
+	degraded *degradation    // nil if the store decided
 
 	mu      sync.Mutex
 	ended   error         // ErrCommitted or ErrRolledBack; for a lease with a token also ErrSettled or ErrExpired
-	debits  []store.Debit // with the amounts held now; see leaveOut
+	debits  []store.Debit // with the amounts held now; see held.LeaveOut
 	at      time.Time
+	since   time.Time     // when the first of its tokens were debited; zero if that is not known
 	levels  []store.Level // after the decision, by charge
 	decided *Decision     // set when first needed, or on an adjustment
 	token   *issuedToken  // carried by a caller outside the process
+	over    held.Over     // what was used, but not debited
+	slots   holds.Lease   // that this process renews
 
 	room struct { // room for the usual size, to save allocations
 		debits  [2]store.Debit
@@ -41,8 +47,9 @@ func (le *Lease) Decision() Decision {
 	return *le.decisionLocked()
 }
 
-// Degraded reports whether the lease was granted without the store, like [Lease.Decision], but at no cost.
-func (le *Lease) Degraded() bool { return le.degraded != nil }
+// Degraded reports whether the lease was granted without the store, like [Lease.Decision], but at no cost, or goes on
+// without slots while the store does not answer.
+func (le *Lease) Degraded() bool { return le.degraded != nil || le.slots.Behind() }
 
 func (le *Lease) decisionLocked() *Decision {
 	if le.decided == nil {
@@ -63,8 +70,9 @@ func (le *Lease) decision(allowed bool) Decision {
 	for i := range le.debits {
 		for _, c := range le.debits[i].Charges {
 			n := len(d.Statuses)
-			st := statusOf(le.debits[i].Bucket.Entity, le.policy.Resource, le.originOf(n), c, le.levels[n], now)
+			st := statusOf(&le.debits[i], le.originOf(n), c, le.levels[n], now)
 			le.degraded.describe(&st, c.Limit)
+			le.lim.estimate(&st, c.Limit, &le.debits[i].Bucket)
 			d.Statuses = append(d.Statuses, st)
 		}
 	}
@@ -84,114 +92,122 @@ func (le *Lease) originOf(n int) origin {
 			return origin{source: SourceRequest}
 		}
 		if t := le.policy.Target(le.debits[i].Bucket); t != nil {
-			return originIn(t)
+			return origin{Source(t.Source), t.Manifest}
 		}
 	}
 	return origin{}
 }
 
 // Adjust corrects what the lease holds, once the true cost is known: it debits positive amounts and gives negative ones
-// back. It is never refused for lack of tokens: a limit may go into debt, which holds later requests back. It may name
-// limits that the request did not. Giving back more than the lease holds is a [*ConfigError], and changes nothing. A
-// limit in shadow that would have refused the request is left out here, too.
+// back. It is never refused for lack of tokens: a limit may go into debt, which holds later requests back. One that
+// would go further into debt than its [Limit.MaxDebt] is debited up to that, and Adjust returns a [*DebtError] after
+// making the rest of the adjustment; what is given back later is first taken from what was not debited. A limit that is
+// strict may give back less; see [Limit.Strict]. Adjust may name limits that the request did not. Giving back more than
+// the lease has used is a [*ConfigError], and changes nothing. A limit in shadow that would have refused the request is
+// left out here, too. Of a limit of slots, Adjust can give back some, but take no more.
+//
+// Adjust returns the balance of each limit that it changed: the entity's, then its parents'. It returns none for a
+// degraded lease, because the store did not answer then; see [Lease.Degraded].
 //
 // Adjust runs to completion even if ctx has ended, because tokens that were used must be counted. After any other
 // error, an amount to be added may or may not have been counted, and an amount given back counts as given.
-func (le *Lease) Adjust(ctx context.Context, delta Tokens) error {
+func (le *Lease) Adjust(ctx context.Context, delta Tokens) ([]Balance, error) {
 	le.mu.Lock()
 	defer le.mu.Unlock()
+	return le.adjust(ctx, delta, false)
+}
+
+// Settle adjusts the lease like [Lease.Adjust] and ends it like [Lease.Close], with one write.
+func (le *Lease) Settle(ctx context.Context, delta Tokens) ([]Balance, error) {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	return le.adjust(ctx, delta, true)
+}
+
+// adjust adjusts the lease. If it ends, its slots are given back, too.
+func (le *Lease) adjust(ctx context.Context, delta Tokens, ends bool) ([]Balance, error) {
 	if le.ended != nil {
-		return le.ended
+		return nil, le.ended
 	}
-	debits, err := le.changes(delta)
+	le.slots.Current(le.debits)
+	debits, err := le.changes(delta, ends)
+	if err == nil && ends {
+		le.ended = ErrCommitted
+		le.slots.End(le.debits)
+	}
 	if err != nil || len(debits) == 0 || le.degraded.free() {
-		return err
+		return nil, err
 	}
 	le.decisionLocked() // from what was held until now
 	out, err := le.settle(ctx, debits)
 	if tokenUsedElsewhere(err) {
 		le.ended = err // another holder has changed the lease, or it expired: nothing is left to give back
-		return err
+		return nil, err
 	}
-	if err == nil {
-		le.reportAdjusted(ctx, debits)
-		le.recordAdjusted(ctx, debits, out)
+	if err == nil && le.over.Reduce(debits, out.Levels) {
+		err = held.Left(debits, out.Levels)
 	}
-	le.apply(debits, err == nil)
-	return err
+	over := errors.Is(err, ErrMaxDebt)
+	held.Apply(le.debits, debits, err == nil || over)
+	le.slots.Update(le.debits)
+	if err != nil && !over {
+		return nil, err
+	}
+	if le.degraded != nil {
+		out.Levels = nil // they are not the store's
+	}
+	le.reportAdjusted(ctx, debits)
+	le.recordAdjusted(ctx, debits, out)
+	return balances(debits, &out), err
 }
 
 // changes returns the debits, with signed amounts, for those of the lease's charges that change.
-func (le *Lease) changes(delta Tokens) ([]store.Debit, error) {
-	names := le.limitNames()
-	for name, n := range delta {
-		if n > MaxTokens || n < -MaxTokens {
-			return nil, configErr("tokens."+name, "must be between -%d and %d", int64(MaxTokens), int64(MaxTokens))
-		}
-		if err := le.checkName(name, names); err != nil && !le.degraded.free() {
-			return nil, err
-		}
+func (le *Lease) changes(delta Tokens, ends bool) ([]store.Debit, error) {
+	d := held.Demand{Entity: le.policy.Entity, Resource: le.policy.Resource, Tokens: delta}
+	if err := d.CheckChange(le.debits, le.degraded.free()); err != nil {
+		return nil, publicError(err)
 	}
-	var err error
-	debits := le.debitsOf(func(c store.Charge) int64 {
-		n := delta[c.Limit.Name] * 1000
-		switch {
-		case c.Shadow || err != nil: // left out; see leaveOut
-			return 0
-		case c.Amount+n < 0:
-			err = configErr("tokens."+c.Limit.Name, "cannot give back %d, the lease holds %d", -n/1000, c.Amount/1000)
-		case n > 0 && c.Amount > clock.MaxLevel-n:
-			err = configErr("tokens."+c.Limit.Name, "would put the amount of the lease out of range")
-		}
-		return n
-	})
-	return debits, err
+	debits, err := le.over.Correct(le.debits, delta, ends)
+	return debits, publicError(err)
 }
 
-// debitsOf returns the debits of the lease's limits with other amounts, apart from those of 0.
-func (le *Lease) debitsOf(amount func(store.Charge) int64) (debits []store.Debit) {
-	for i := range le.debits {
-		d := store.Debit{Bucket: le.debits[i].Bucket, Epoch: le.debits[i].Epoch}
-		for _, c := range le.debits[i].Charges {
-			if n := amount(c); n != 0 {
-				d.Charges = append(d.Charges, store.Charge{Limit: c.Limit, Amount: n})
-			}
-		}
-		if len(d.Charges) > 0 {
-			debits = append(debits, d)
-		}
-	}
-	return debits
-}
+// Context returns the context of the request that acquired the lease. If the lease holds slots, the context also ends
+// when it loses one, before anybody else can have it; the cause is then [ErrSlotLost]. It ends with the lease, too.
+//
+// Slots are renewed until the request's context ends, the lease is garbage, it has a token (see [Lease.Token]), or
+// [Config.MaxHold] has passed. They are lost if the store does not answer in time, for at least the time that the limit
+// has to heal, less 4 s: with on_unavailable allow or local, the lease goes on instead, and takes its slots again once
+// the store answers; see [Lease.Degraded].
+func (le *Lease) Context() context.Context { return le.slots.Context(le.ctx) }
 
-// apply records what a settle changed: additions only if they are known to be counted, returns always.
-func (le *Lease) apply(debits []store.Debit, counted bool) {
-	for _, d := range debits {
-		for i := range le.debits {
-			if le.debits[i].Bucket != d.Bucket {
-				continue
-			}
-			for _, c := range d.Charges {
-				for j := range le.debits[i].Charges {
-					if has := &le.debits[i].Charges[j]; has.Limit == c.Limit && (counted || c.Amount < 0) {
-						has.Amount += c.Amount
-					}
-				}
-			}
-		}
-	}
-}
-
-// Commit ends the lease: its tokens are spent. It does no I/O. Committing twice is fine; committing after a rollback
-// returns [ErrRolledBack].
-func (le *Lease) Commit(context.Context) error {
+// Slots returns how many slots the lease holds, by limit name, whether it has lost them or not; nil if it holds none.
+func (le *Lease) Slots() Tokens {
 	le.mu.Lock()
 	defer le.mu.Unlock()
-	if errors.Is(le.ended, ErrRolledBack) {
-		return le.ended
+	return held.Slots(le.debits)
+}
+
+// Close ends the lease: its tokens are spent, and its slots are given back. On a lease that has ended it does nothing,
+// so that it can be deferred. It calls the store only if the lease holds slots, and runs to completion even if ctx has
+// ended. Without the store's answer, the slots come back by themselves.
+func (le *Lease) Close(ctx context.Context) error {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	if le.ended != nil {
+		return nil
 	}
-	le.ended = ErrCommitted
-	return nil
+	return le.end(ctx, ErrCommitted, func(e string, c store.Charge) int64 { return -held.Taken(e, c) })
+}
+
+// Commit is [Lease.Close], but returns [ErrRolledBack] after a rollback. Committing twice is fine.
+func (le *Lease) Commit(ctx context.Context) error {
+	le.mu.Lock()
+	rolledBack := errors.Is(le.ended, ErrRolledBack)
+	le.mu.Unlock()
+	if rolledBack {
+		return ErrRolledBack
+	}
+	return le.Close(ctx)
 }
 
 // Rollback ends the lease and gives back all that it holds, exactly once. After a commit it gives nothing back and
@@ -205,9 +221,15 @@ func (le *Lease) Rollback(ctx context.Context) error {
 	if le.ended != nil {
 		return le.ended
 	}
-	le.ended = ErrRolledBack
-	debits := le.debitsOf(func(c store.Charge) int64 { return min(0, -c.Amount) })
-	if le.degraded.free() || len(debits) == 0 && le.token == nil {
+	return le.end(ctx, ErrRolledBack, func(_ string, c store.Charge) int64 { return min(0, -held.Returnable(&c)) })
+}
+
+// end ends the lease, and gives back amounts of what it has spent.
+func (le *Lease) end(ctx context.Context, as error, amount func(string, store.Charge) int64) error {
+	le.ended = as
+	le.slots.End(le.debits)
+	debits := held.Change(le.debits, amount)
+	if le.degraded.free() || len(debits) == 0 && (le.token == nil || errors.Is(as, ErrCommitted)) {
 		return nil
 	}
 	_, err := le.settle(ctx, debits)
@@ -224,9 +246,13 @@ func (le *Lease) Rollback(ctx context.Context) error {
 func (le *Lease) settle(ctx context.Context, debits []store.Debit) (store.Outcome, error) {
 	if le.degraded != nil {
 		defer le.lim.queues.Returned(debits)
-		return le.lim.outage.Settle(debits, le.degraded.elsewhere), nil
+		var err error
+		if taken := held.Change(debits, held.Taken); len(taken) > 0 {
+			_, err = le.lim.store.Settle(context.WithoutCancel(ctx), store.Settle{Debits: taken})
+		}
+		return le.lim.outage.Settle(debits, le.since, le.degraded.elsewhere), err
 	}
-	s := store.Settle{Debits: debits}
+	s := store.Settle{Debits: debits, Since: le.since}
 	if le.token != nil {
 		s.ID, s.Expires = le.token.change(), le.token.expires
 	}
@@ -263,7 +289,7 @@ func (le *Lease) recordAdjusted(ctx context.Context, debits []store.Debit, out s
 	m, p := le.lim.meter, le.policy
 	if m.WantsNear() && p.Chain == nil {
 		var err error
-		p, err = le.lim.policies.Resolve(context.WithoutCancel(ctx), p.Entity, p.Resource, !le.overrides())
+		p, err = le.lim.policies.Resolve(context.WithoutCancel(ctx), p.Entity, p.Resource, !held.Overrides(le.debits))
 		if err != nil {
 			p, out.Levels = le.policy, nil // the next decision reports them
 		}
@@ -272,45 +298,13 @@ func (le *Lease) recordAdjusted(ctx context.Context, debits []store.Debit, out s
 	m.Adjusted(ctx, &d, func(b store.Bucket, l *store.Limit) bool { return !l.Override && p.InShadow(b, l.Name) })
 }
 
-// overrides reports whether the request brought its own limits.
-func (le *Lease) overrides() bool {
-	return slices.ContainsFunc(le.debits, func(d store.Debit) bool {
-		return slices.ContainsFunc(d.Charges, func(c store.Charge) bool { return c.Limit.Override })
-	})
-}
-
-// leaveOut removes from a decided lease what the store left out. What was never taken is never given back, and nothing
-// is forced on a limit that would have refused the request: if it were enforced, there would be no lease. From here on,
-// a charge in shadow is one that was left out.
-func (le *Lease) leaveOut() {
-	le.decisionLocked() // from the amounts that were requested
-	n := 0
-	for i := range le.debits {
-		for j := range le.debits[i].Charges {
-			c := &le.debits[i].Charges[j]
-			if c.Shadow = c.Shadow && le.levels[n].Refused; c.Shadow {
-				c.Amount = 0
-			}
-			n++
-		}
+// peek reads the buckets of the lease, without a write. It returns them, and how they would have decided.
+func (le *Lease) peek(ctx context.Context) (d Decision, states []store.State, err error) {
+	snap, levels, ends, err := held.Peek(ctx, le.lim.store, le.debits)
+	le.at, le.levels = snap.At, levels
+	d = le.decision(true)
+	for i, end := range ends {
+		d.Statuses[i].Ends += end // 0 unless it is of slots
 	}
-}
-
-// peek reads the current levels of the lease's limits into the lease, without a write, and returns the buckets.
-func (le *Lease) peek(ctx context.Context) ([]store.State, error) {
-	buckets := make([]store.Bucket, len(le.debits))
-	for i := range buckets {
-		buckets[i] = le.debits[i].Bucket
-	}
-	snap, err := le.lim.store.Peek(ctx, buckets...)
-	if err != nil {
-		return nil, err
-	}
-	le.at, le.levels = snap.At, nil
-	for i := range le.debits {
-		for _, c := range le.debits[i].Charges {
-			le.levels = append(le.levels, levelNow(c, &snap.States[i], clock.Nanos(snap.At)))
-		}
-	}
-	return snap.States, nil
+	return d, snap.States, err
 }

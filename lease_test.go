@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -43,13 +45,25 @@ func TestAdjust(t *testing.T) {
 		{"wraps to something small", weir.Tokens{"tpm": 18446744073709552}, "tokens.tpm", weir.Tokens{"rpm": 5, "tpm": 900}},
 	}
 	for _, s := range steps {
-		err := lease.Adjust(b.ctx, s.delta)
+		bs, err := lease.Adjust(b.ctx, s.delta)
 		if s.field == "" && err != nil {
 			t.Fatalf("%s: %v", s.name, err)
 		} else if s.field != "" {
 			wantConfigError(t, err, s.field)
 		}
 		left(s.want, s.want)
+		n := 0
+		for _, l := range bs {
+			want := s.want[l.Limit]
+			if _, named := s.delta[l.Limit]; !named || l.Available != want || l.Resource != "api" ||
+				l.Entity != []string{"child", "parent"}[n*2/len(bs)] || (l.RetryAfter > 0) != (want < 1) {
+				t.Errorf("got balance %+v, want %d", l, want)
+			}
+			n++
+		}
+		if err == nil && n != 2*len(s.delta) {
+			t.Errorf("got %d balances of %d limits", n, 2*len(s.delta))
+		}
 		if t.Failed() {
 			t.Fatal(s.name)
 		}
@@ -65,37 +79,114 @@ func TestAdjustUnnamedLimit(t *testing.T) {
 	b.set("", "", weir.PerMinute("rpm", 10), weir.PerMinute("tpm", 1000))
 	for i := range int64(3) {
 		lease := b.take("alice", weir.Tokens{"rpm": 1})
-		must(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": 300}))
+		must(t, errOf(lease.Adjust(b.ctx, weir.Tokens{"tpm": 300})))
 		must(t, lease.Commit(b.ctx))
 		b.wantLeft("alice", weir.Tokens{"rpm": 9 - i, "tpm": 700 - 300*i})
 	}
 }
 
-func TestAdjustOverflow(t *testing.T) {
+// An adjustment takes at most what a limit may be in debt, whatever it asks for, and says what it did not take.
+func TestAdjustMaxDebt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.set("", "", weir.Limit{Name: "tpm", Amount: 1, Period: weir.PerDay("", 1).Period, Burst: weir.MaxTokens})
-	lease := b.take("alice", nil)
-	var err error
-	n := int64(0)
-	for ; err == nil; n++ {
-		err = lease.Adjust(b.ctx, weir.Tokens{"tpm": weir.MaxTokens})
+	b.chain("alice", "org")
+	b.set("", "", weir.PerMinute("rpm", 10), weir.PerMinute("tpm", 1000))
+	tight := weir.PerMinute("tpm", 1000)
+	tight.MaxDebt = 500
+	b.set("org", "", weir.PerMinute("rpm", 10), tight)
+	lease := b.take("alice", weir.Tokens{"rpm": 1, "tpm": 100})
+	got, err := lease.Adjust(b.ctx, weir.Tokens{"rpm": 2, "tpm": 1_000_000_000_000_000})
+	var over *weir.DebtError
+	if !errors.As(err, &over) || !errors.Is(err, weir.ErrMaxDebt) {
+		t.Fatalf("got %v", err)
 	}
-	wantConfigError(t, err, "tokens.tpm")
-	if n < 5 || n > 6 {
-		t.Errorf("refused at %d", n)
+	if want := (weir.DebtError{
+		Entity: "org", Resource: "api", Limit: "tpm", MaxDebt: 500, Left: 1_000_000_000_000_000 - 1400,
+	}); *over != want {
+		t.Errorf("got %+v, want %+v", *over, want)
 	}
-	// Another lease on the same bucket: the store refuses to settle it.
-	must(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": -weir.MaxTokens}))
-	other := b.takeFor(weir.Request{Entity: "bob", Resource: "api"})
-	third := b.takeFor(weir.Request{Entity: "bob", Resource: "api"})
-	for range n - 1 {
-		must(t, other.Adjust(b.ctx, weir.Tokens{"tpm": weir.MaxTokens}))
+	var left []int64
+	for _, l := range got {
+		left = append(left, l.Available)
 	}
-	err = third.Adjust(b.ctx, weir.Tokens{"tpm": weir.MaxTokens})
-	wantConfigError(t, err, "tokens")
+	if want := []int64{7, -10_000, 7, -500}; !slices.Equal(left, want) { // by default ten times the burst
+		t.Errorf("got %v, want %v", left, want)
+	}
+	b.wantLeft("alice", weir.Tokens{"rpm": 7, "tpm": -10_000})
+	b.wantLeft("org", weir.Tokens{"rpm": 7, "tpm": -500})
+	_, err = lease.Adjust(b.ctx, weir.Tokens{"tpm": 1}) // and no further
+	wantErr(t, err, weir.ErrMaxDebt)
+	b.wantLeft("org", weir.Tokens{"rpm": 7, "tpm": -500})
+	must(t, lease.Rollback(b.ctx)) // gives back what was taken
+	b.wantLeft("alice", weir.Tokens{"rpm": 10, "tpm": 1000})
+	b.wantLeft("org", weir.Tokens{"rpm": 10, "tpm": 1000})
+	_, err = b.Adjust(b.ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"tpm": weir.MaxTokens}})
+	wantErr(t, err, weir.ErrMaxDebt)
+	b.wantLeft("org", weir.Tokens{"rpm": 10, "tpm": -500})
+}
+
+// The lease of a token, in another process, is bound by the same.
+func TestAdjustMaxDebtByToken(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	tight := weir.PerMinute("tpm", 1000)
+	tight.MaxDebt = 500
+	b.set("", "", tight)
+	held := b.take("alice", weir.Tokens{"tpm": 100}).Token("a", b.clock.Now().Add(time.Hour))
+	lease := b.peer().resume(held)
+	_, err := lease.Adjust(b.ctx, weir.Tokens{"tpm": 5000})
+	wantErr(t, err, weir.ErrMaxDebt)
+	b.wantLeft("alice", weir.Tokens{"tpm": -500})
 	must(t, lease.Rollback(b.ctx))
-	b.wantLeft("alice", weir.Tokens{"tpm": weir.MaxTokens})
+	b.wantLeft("alice", weir.Tokens{"tpm": 1000})
+}
+
+// Leases that are held and returned late bank tokens: each token given back counts as unspent from then on. With a
+// strict limit, what leases keep never exceeds the burst and what is issued, however many were held.
+func TestBankedLeases(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		strict, token bool
+		want          int64
+	}{
+		"full":                  {false, false, 310},
+		"strict":                {true, false, 10},
+		"strict, by its tokens": {true, true, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			l := weir.PerSecond("rps", 10)
+			l.Strict = tt.strict
+			b.set("", "", l)
+			var held []*weir.Lease
+			for range 30 {
+				held = append(held, b.take("alice", weir.Tokens{"rps": 10}))
+				b.clock.advance(time.Second)
+			}
+			kept := int64(0)
+			keep := func() bool {
+				_, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rps": 1}})
+				if err == nil {
+					kept++
+				}
+				return err == nil
+			}
+			for i, lease := range held {
+				for keep() {
+				}
+				if tt.token {
+					lease = b.resume(lease.Token(strconv.Itoa(i), b.clock.Now().Add(time.Hour)))
+				}
+				must(t, lease.Rollback(b.ctx))
+			}
+			for keep() {
+			}
+			if kept != tt.want {
+				t.Errorf("%d tokens were kept at once, want %d", kept, tt.want)
+			}
+		})
+	}
 }
 
 func TestLeaseEnds(t *testing.T) {
@@ -109,10 +200,10 @@ func TestLeaseEnds(t *testing.T) {
 	b.wantLeft("alice", weir.Tokens{"rpm": 8})
 	for range 2 {
 		wantErr(t, committed.Rollback(b.ctx), weir.ErrCommitted)
-		wantErr(t, committed.Adjust(b.ctx, weir.Tokens{"rpm": -1}), weir.ErrCommitted)
+		wantErr(t, errOf(committed.Adjust(b.ctx, weir.Tokens{"rpm": -1})), weir.ErrCommitted)
 		wantErr(t, rolledBack.Rollback(b.ctx), weir.ErrRolledBack)
 		wantErr(t, rolledBack.Commit(b.ctx), weir.ErrRolledBack)
-		wantErr(t, rolledBack.Adjust(b.ctx, weir.Tokens{"rpm": 1}), weir.ErrRolledBack)
+		wantErr(t, errOf(rolledBack.Adjust(b.ctx, weir.Tokens{"rpm": 1})), weir.ErrRolledBack)
 	}
 	b.wantLeft("alice", weir.Tokens{"rpm": 8})
 	if d := rolledBack.Decision(); !d.Allowed || d.Statuses[0].Requested != 3 || d.Statuses[0].Available != 5 {
@@ -155,7 +246,7 @@ func TestEndedContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(b.ctx)
 	lease := b.take("alice", weir.Tokens{"rpm": 4})
 	cancel()
-	must(t, lease.Adjust(ctx, weir.Tokens{"rpm": 2}))
+	must(t, errOf(lease.Adjust(ctx, weir.Tokens{"rpm": 2})))
 	b.wantLeft("alice", weir.Tokens{"rpm": 4})
 	must(t, lease.Rollback(ctx))
 	b.wantLeft("alice", weir.Tokens{"rpm": 10})
@@ -183,7 +274,7 @@ func TestDo(t *testing.T) {
 	do := func(f func(*weir.Lease) error) error {
 		return b.Do(b.ctx, req, func(_ context.Context, l *weir.Lease) error { return f(l) })
 	}
-	must(t, do(func(l *weir.Lease) error { return l.Adjust(b.ctx, weir.Tokens{"rpm": 1}) }))
+	must(t, do(func(l *weir.Lease) error { return errOf(l.Adjust(b.ctx, weir.Tokens{"rpm": 1})) }))
 	b.wantLeft("alice", weir.Tokens{"rpm": 6})
 	wantErr(t, do(func(*weir.Lease) error { return failed }), failed)
 	b.wantLeft("alice", weir.Tokens{"rpm": 6})
@@ -227,7 +318,7 @@ func TestLostAnswers(t *testing.T) {
 
 		up := b.take("up", weir.Tokens{"rpm": 50})
 		b.fake.does(lose)
-		wantErr(t, up.Adjust(b.ctx, weir.Tokens{"rpm": 20}), lost)
+		wantErr(t, errOf(up.Adjust(b.ctx, weir.Tokens{"rpm": 20})), lost)
 		b.fake.does(answer)
 		must(t, up.Rollback(b.ctx)) // returns 50: the other 20 may never have been taken
 		want := int64(100)
@@ -238,9 +329,9 @@ func TestLostAnswers(t *testing.T) {
 
 		down := b.take("down", weir.Tokens{"rpm": 50})
 		b.fake.does(lose)
-		wantErr(t, down.Adjust(b.ctx, weir.Tokens{"rpm": -20}), lost)
+		wantErr(t, errOf(down.Adjust(b.ctx, weir.Tokens{"rpm": -20})), lost)
 		b.fake.does(answer)
-		wantConfigError(t, down.Adjust(b.ctx, weir.Tokens{"rpm": -31}), "tokens.rpm")
+		wantConfigError(t, errOf(down.Adjust(b.ctx, weir.Tokens{"rpm": -31})), "tokens.rpm")
 		must(t, down.Rollback(b.ctx)) // returns 30: the other 20 may have been returned already
 		want = 80
 		if applied {

@@ -9,6 +9,7 @@ import (
 	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/internal/outage"
 	"github.com/weirlimits/weir/internal/parts"
+	"github.com/weirlimits/weir/internal/parts/holds"
 	"github.com/weirlimits/weir/internal/parts/queue"
 	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/internal/policy/record"
@@ -22,6 +23,12 @@ const MaxDepth = policy.MaxDepth
 // resource, limit or namespace can have this name.
 const DefaultResource = record.DefaultResource
 
+// TotalResource is the resource of an entity's limits on all resources together. No request can name it.
+const TotalResource = store.Total
+
+// GroupResource returns the resource of limits on a group; see admin.Limits.SetGroup. No request can name it.
+func GroupResource(group string) string { return store.GroupPrefix + group }
+
 // DefaultNamespace is the namespace that exists in every store. Its opaque id is its name.
 const DefaultNamespace = record.DefaultNamespace
 
@@ -31,7 +38,9 @@ type Limiter struct {
 	handle
 	policies *policy.Namespace // which limits apply to which entity
 	outage   *outage.Fallback  // decides without the store; nil for a store that never waits
+	holds    *holds.Holds      // what leases hold of limits of slots
 	meter    *meter.Recorder   // counts and reports
+	ready    *parts.Ready      // whether it can decide
 
 	cfg       *Config
 	store     store.Store
@@ -55,21 +64,30 @@ func New(cfg Config) (*Limiter, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	st, usage := parts.Bound(cfg.Store, cfg.StoreTimeout, cfg.observe())
+	p := parts.Parts{
+		Trips: &parts.Trips{}, Ready: &parts.Ready{},
+		Gate: &parts.Gate{}, Quota: &parts.Quota{}, Within: &parts.Within{},
+	}
+	p.Within.Set(cfg.DecideWithin)
+	p.Store, p.Usage = parts.Bound(cfg.Store, cfg.StoreTimeout, cfg.observe(), &p)
+	p.Outage, p.Meter = cfg.outage(&p), meter.New(cfg.meter(p.Usage))
+	p.Holds = holds.New(holds.Config{
+		Settle: p.Store.Settle, Outage: p.Outage, Timeout: cfg.StoreTimeout, Max: cfg.MaxHold,
+	})
 	l := &Limiter{
-		cfg: &cfg, store: st, queues: &queue.Queues[[]LimitStatus]{}, closing: &closing{}, owner: true,
-		outage: cfg.outage(st.Settle), meter: meter.New(cfg.meter(usage)),
+		cfg: &cfg, store: p.Store, queues: &queue.Queues[[]LimitStatus]{}, closing: &closing{}, owner: true,
+		outage: p.Outage, holds: p.Holds, meter: p.Meter, ready: p.Ready,
 	}
 	l.inProcess, _ = cfg.Store.(store.InProcess)
-	resolver := policy.New(cfg.policies(st, l.outage.Want, l.queues.Changed))
-	l.join(usage, resolver.Namespace(cfg.Namespace, cfg.NamespaceID))
+	resolver := policy.New(cfg.policies(p.Store, p.Outage.Want, l.queues.Changed))
+	l.join(p, resolver.Namespace(cfg.Namespace, cfg.NamespaceID))
 	return l, nil
 }
 
 // join makes the limiter that of a namespace.
-func (l *Limiter) join(usage store.Usage, n *policy.Namespace) {
-	l.policies = n
-	l.handle = parts.Join(parts.Parts{Store: l.store, Usage: usage, Policies: n, Outage: l.outage, Meter: l.meter})
+func (l *Limiter) join(p parts.Parts, n *policy.Namespace) {
+	l.policies, p.Policies = n, n
+	l.handle = parts.Join(p)
 }
 
 // In returns a limiter for another namespace of the same store. It is cheap, shares this limiter's caches, and need not
@@ -80,7 +98,7 @@ func (l *Limiter) In(namespace string) *Limiter {
 	}
 	other := *l
 	other.owner = false
-	other.join(parts.Of(l).Usage, l.policies.Namespace(namespace, ""))
+	other.join(parts.Of(l), l.policies.Namespace(namespace, ""))
 	return &other
 }
 
@@ -96,12 +114,23 @@ func (l *Limiter) Close() error {
 	l.closing.once.Do(func() {
 		l.closing.ended.Store(true)
 		l.policies.Close()
+		l.holds.Close()
 		l.outage.Close()
 		l.meter.Close()
 		l.closing.err = l.store.Close()
 		l.queues.Changed("") // wakes the waiters
 	})
 	return l.closing.err
+}
+
+// estimate sets when slots that a request was refused may be free.
+func (l *Limiter) estimate(s *LimitStatus, of *store.Limit, b *store.Bucket) {
+	if !of.IsSlots() {
+		return
+	}
+	if s.typical = l.holds.Typical(*b, of.Name); s.Refused {
+		s.RetryAfter, s.Estimated = s.within(s.typical), true
+	}
 }
 
 // policyOf returns the policy for a request. It may return one together with an error of the cell's share.
@@ -115,20 +144,8 @@ func (l *Limiter) policyOf(ctx context.Context, req *Request) (*policy.Policy, e
 
 // resolveError returns an error of the policies as this package defines it.
 func resolveError(err error) error {
-	var none *policy.NoLimitsError
-	switch {
-	case errors.As(err, &none):
-		return &NoLimitsError{none.Entity, none.Resource}
-	case errors.Is(err, policy.ErrNoShare):
+	if errors.Is(err, policy.ErrNoShare) {
 		return &unavailableError{err}
 	}
 	return publicError(err)
-}
-
-// decideWithin bounds a decision with all its calls; for a store that never waits, it does nothing.
-func (l *Limiter) decideWithin(ctx context.Context) (context.Context, context.CancelFunc) {
-	if l.inProcess != nil {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, l.cfg.DecideWithin)
 }

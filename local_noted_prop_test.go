@@ -3,6 +3,7 @@ package weir_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,7 +58,8 @@ func TestNotedAnyhow(t *testing.T) {
 	})
 }
 
-// TestFlapsAndChanges: a store that comes and goes while limits change, and some changes fail, costs a few bursts at most.
+// TestFlapsAndChanges: a store that comes and goes while limits change, and some changes fail, costs no more than one whose
+// limits stay, by the highest of the limits that a process may still have.
 func TestFlapsAndChanges(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -91,35 +93,45 @@ func TestFlapsAndChanges(t *testing.T) {
 				_ = admin.New(fleet[by]).Limits.Set(t.Context(), admin.Scope{}, weir.PerSecond("rps", rate))
 				w.fails.Store(nil)
 			}
-			const most = 20
+			most := int64(10) // the largest burst, and what an outage may cost
+			for _, s := range all {
+				most = max(most, s.rate)
+			}
 			set(0, 10, 0)
-			allowed, admitted, rate := 10., 0, int64(10)
-			run := func(d time.Duration, may int64) { // may is the highest rate allowed, a second
-				for end := time.Now().Add(d); time.Now().Before(end); {
-					began := time.Now()
+			const late = 200 * time.Millisecond // a cooldown and a fifth, and the calls of a round
+			var once, twice excess
+			run := func(d time.Duration, may int64) { // may is the highest rate that a process may know, a second
+				once.admit(0)
+				twice.admit(0)
+				once.rate, twice.rate = float64(may), 2*float64(may)
+				for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 					for _, lim := range fleet {
 						if _, err := lim.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rps": 1}}); err == nil {
-							admitted++
+							once.admit(1)
+							twice.admit(1)
 						}
 					}
-					time.Sleep(20 * time.Millisecond)
-					allowed += time.Since(began).Seconds() * float64(may)
 				}
 			}
+			known, together := []int64{10}, true
 			for i, s := range all {
-				was := rate
 				set(i%2, s.rate, s.outcome)
 				if s.outcome != 1 {
-					rate = s.rate
+					known = append(known, s.rate)
 				}
-				may := max(was, rate) // the other limiter has read the change within a second
-				run(s.up, may)
+				run(s.up, slices.Max(known))
 				o.dark.Store(true)
-				run(s.down, may)
+				run(s.down, slices.Max(known))
 				o.dark.Store(false)
+				if together = together && s.up >= late; s.up >= 1500*time.Millisecond { // both have read the change
+					known = known[len(known)-1:]
+				}
 			}
-			if float64(admitted) > allowed+5*most {
-				r.Errorf("admitted %d, of at most %.0f", admitted, allowed)
+			if bound := float64(most) * (1 + 1 + 1 + late.Seconds()); together && once.most > bound {
+				r.Errorf("%.1f tokens ahead of the rate, at most %.1f", once.most, bound)
+			}
+			if twice.most > float64(2*most) {
+				r.Errorf("%.1f tokens ahead of twice the rate, at most %d", twice.most, 2*most)
 			}
 		})
 	})

@@ -95,7 +95,7 @@ func TestNotedLimits(t *testing.T) {
 			burst(7)
 			was, err := b.admin.Limits.Get(b.ctx, scope)
 			must(t, err)
-			must(t, b.admin.Limits.Replace(b.ctx, was, weir.PerHour("rpm", 9)))
+			must(t, b.admin.Limits.If(was).Set(b.ctx, scope, weir.PerHour("rpm", 9)))
 			burst(9)
 			b.says(scope.Entity, scope.Resource, weir.OnUnavailableLocal) // the record itself stays
 			if scope == (admin.Scope{}) {

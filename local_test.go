@@ -143,8 +143,9 @@ func TestLocalIsCharged(t *testing.T) {
 		back := b.take("child", tokens)
 		must(t, back.Rollback(b.ctx))
 		wantErr(t, back.Rollback(b.ctx), weir.ErrRolledBack)
-		must(t, kept.Adjust(b.ctx, weir.Tokens{"rpd": 50}))
-		time.Sleep(2 * time.Second) // time covers rps
+		must(t, errOf(kept.Adjust(b.ctx, weir.Tokens{"rpd": 50})))
+		time.Sleep(2 * time.Second) // time covers rps, because the store is away all the time
+		b.take("child", weir.Tokens{"rps": 0})
 		b.fake.does(recovers)
 		b.fake.does(func(f *fakeStore) {
 			f.settle = func(ctx context.Context, s store.Settle) (store.Outcome, error) {
@@ -206,11 +207,10 @@ func TestLocalFromWhatIsKnown(t *testing.T) {
 		}
 		time.Sleep(time.Hour) // all cached entries have expired
 		b.fake.does(dark)
-		for range 10 { // each waits as long as possible
-			_, _ = b.Acquire(b.ctx, weir.Request{Entity: "d", Resource: "api", Tokens: one})
-		}
-		b.eventually("it opens", func() bool {
-			_, _ = b.Acquire(b.ctx, weir.Request{Entity: "d", Resource: "api", Tokens: one})
+		i := 0
+		b.eventually("it opens", func() bool { // each waits as long as possible
+			i++
+			_, _ = b.Acquire(b.ctx, weir.Request{Entity: []string{"d", "e", "f"}[i%3], Resource: "api", Tokens: one})
 			return b.outageStats().Breaker == "open"
 		})
 		began := time.Now()
@@ -237,15 +237,13 @@ func TestLocalFromWhatIsKnown(t *testing.T) {
 		if took := time.Since(began); took != 0 {
 			t.Errorf("it was waited for %v", took)
 		}
-		for _, deny := range []weir.OnUnavailable{weir.OnUnavailableDeny, weir.OnUnavailableAllow} {
+		for mode, want := range map[weir.OnUnavailable]error{
+			weir.OnUnavailableDeny: weir.ErrUnavailable, weir.OnUnavailableAllow: weir.ErrExceedsBurst,
+		} {
 			r := req("a", 100)
-			r.OnUnavailable = deny
-			lease, err := b.Acquire(b.ctx, r)
-			if deny == weir.OnUnavailableDeny {
-				wantErr(t, err, weir.ErrUnavailable)
-			} else if err != nil || lease.Decision().Over != -1 {
-				t.Error(err)
-			}
+			r.OnUnavailable = mode
+			_, err := b.Acquire(b.ctx, r)
+			wantErr(t, err, want)
 		}
 	}, backstopped(3), func(c *weir.Config) { c.Cooldown = time.Hour })
 }
@@ -259,11 +257,43 @@ func TestLocalHeld(t *testing.T) {
 		b.fake.does(dark)
 		h := b.take("alice", weir.Tokens{"rpm": 6}).Token("x", time.Now().Add(time.Hour))
 		must(t, b.resume(h).Rollback(b.ctx))
-		must(t, b.resume(h).Adjust(b.ctx, weir.Tokens{"rpm": -1}))
-		must(t, b.resume(h).Adjust(b.ctx, weir.Tokens{"rpm": 2}))
+		must(t, errOf(b.resume(h).Adjust(b.ctx, weir.Tokens{"rpm": -1})))
+		must(t, errOf(b.resume(h).Adjust(b.ctx, weir.Tokens{"rpm": 2})))
 		b.take("alice", weir.Tokens{"rpm": 4})
 		b.refused("alice", one)
 	}, backstopped(1))
+}
+
+// A lease from another process gives back nothing, while what it adds is bounded by MaxDebt, limit by limit.
+func TestLocalHeldIntoDebt(t *testing.T) {
+	t.Parallel()
+	for name, other := range map[string]string{"rpm": "tpm", "tpm": "rpm"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(b *bundle) {
+				b.set("", "", weir.PerHour("rpm", 40), weir.PerHour("tpm", 40))
+				b.take("alice", nil)
+				b.fake.does(dark)
+				lease := b.take("alice", weir.Tokens{"rpm": 4, "tpm": 4})
+				peer := b.peer(backstopped(4))
+				resumed, err := peer.LeaseFromToken(b.ctx, lease.Token("x", time.Now().Add(time.Hour)))
+				must(t, err)
+				_, err = resumed.Adjust(b.ctx, weir.Tokens{name: 5000, other: -3})
+				var debt *weir.DebtError
+				if !errors.As(err, &debt) || debt.Limit != name || debt.Left != 5000-110 { // a share's burst and MaxDebt: 10 + 100
+					t.Fatalf("%v", err)
+				}
+				for _, c := range resumed.Token("", time.Now()).Charges {
+					if want := map[string]int64{name: 4 + 110, other: 4 - 3}[c.Limit.Name]; c.Tokens != want {
+						t.Errorf("holds %d of %s, want %d", c.Tokens, c.Limit.Name, want)
+					}
+				}
+				if st := peer.outageStats(); st.Admitted != 110 {
+					t.Errorf("%+v", st)
+				}
+			}, backstopped(4))
+		})
+	}
 }
 
 // Debt that remains is charged when the limiter is closed.

@@ -117,7 +117,7 @@ func TestUnreadableDenies(t *testing.T) {
 				wantErr(t, err, weir.ErrUnavailable)
 				req.OnUnavailable = weir.OnUnavailableAllow
 				_, err = b.Acquire(b.ctx, req)
-				must(t, err) // the request itself sets on_unavailable
+				wantErr(t, err, weir.ErrUnavailable)
 			}, func(c *weir.Config) { c.OnUnavailable = weir.OnUnavailableAllow })
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/parts"
+	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -194,20 +195,20 @@ func TestNearLimitAdjust(t *testing.T) {
 	b.set("parent", "api", weir.PerHour("tpm", 1000).WithEnforce(weir.EnforceShadow))
 	must(t, b.admin.Limits.SetNearLimit(b.ctx, admin.Thresholds{9, 90}))
 	lease := b.take("child", weir.Tokens{"tpm": 8})
-	must(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": 82}))
+	must(t, errOf(lease.Adjust(b.ctx, weir.Tokens{"tpm": 82})))
 	want := []string{
 		"child api tpm threshold 9% 90/100 12:00+1h0m0s", "child api tpm threshold 90% 90/100 12:00+1h0m0s",
 		"parent api tpm threshold shadow 9% 90/1000 12:00+1h0m0s",
 	}
 	near.want(t, "an adjust", want...)
-	must(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": -89}))
-	must(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": 200}))
+	must(t, errOf(lease.Adjust(b.ctx, weir.Tokens{"tpm": -89})))
+	must(t, errOf(lease.Adjust(b.ctx, weir.Tokens{"tpm": 200})))
 	near.want(t, "another in the window")
 
 	// A held lease is adjusted by a process that has no history of it.
 	held := lease.Token("id", noon.Add(time.Hour))
 	peer := b.peer(near.observe)
-	must(t, peer.resume(held).Adjust(b.ctx, weir.Tokens{"tpm": 1}))
+	must(t, errOf(peer.resume(held).Adjust(b.ctx, weir.Tokens{"tpm": 1})))
 	near.want(t, "an adjust of a held lease",
 		"child api tpm threshold 9% 202/100 12:00+1h0m0s", "child api tpm threshold 90% 202/100 12:00+1h0m0s",
 		"parent api tpm threshold shadow 9% 202/1000 12:00+1h0m0s")
@@ -384,4 +385,80 @@ func TestNearLimitConcurrently(t *testing.T) {
 	if limits, forgotten := parts.Of(b.Limiter).Meter.Stats(); limits != 1 || forgotten != 0 {
 		t.Errorf("%d limits, %d forgotten", limits, forgotten)
 	}
+}
+
+// A quota is reported at 50, 80 and 100 % once in each window, to a fleet under the same ids, also if a debt fills the
+// next window; percentages that the namespace sets are those of all limits.
+func TestNearLimitQuota(t *testing.T) {
+	t.Parallel()
+	var near nearLog
+	b := setup(t, near.observe)
+	peer := b.peer(near.observe)
+	b.set("", "", quota(t, "usd", 100, "month@Europe/Berlin"))
+	lease := b.take("alice", weir.Tokens{"usd": 50})
+	must(t, errOf(lease.Adjust(b.ctx, weir.Tokens{"usd": 140}))) // 90 in debt
+	peer.refused("alice", weir.Tokens{"usd": 1})
+	const march = "23:00+743h0m0s" // an hour shorter
+	events := near.take()
+	near.events = events
+	near.want(t, "a month",
+		"alice api usd threshold 50% 50/100 "+march, "alice api usd threshold 80% 190/100 "+march,
+		"alice api usd threshold 100% 190/100 "+march, "alice api usd threshold 50% 190/100 "+march,
+		"alice api usd threshold 80% 190/100 "+march, "alice api usd threshold 100% 190/100 "+march,
+		"alice api usd refused 190% 190/100 12:00+1h0m0s")
+	for i := range 3 {
+		if events[i].ID != events[i+3].ID || events[i].Left != events[i].Of-events[i].Used {
+			t.Errorf("%+v, and from another process %+v", events[i], events[i+3])
+		}
+	}
+	b.clock.advance(31 * 24 * time.Hour)
+	b.take("alice", weir.Tokens{"usd": 1})
+	b.take("alice", weir.Tokens{"usd": 1})
+	near.want(t, "the next month, which began with a debt",
+		"alice api usd threshold 50% 91/100 22:00+720h0m0s", "alice api usd threshold 80% 91/100 22:00+720h0m0s")
+	must(t, b.admin.Limits.SetNearLimit(b.ctx, admin.Thresholds{95}))
+	b.clock.advance(30 * 24 * time.Hour)
+	b.take("alice", weir.Tokens{"usd": 95})
+	near.want(t, "thresholds of the namespace", "alice api usd threshold 95% 95/100 22:00+744h0m0s")
+}
+
+// A balance is reported when what is left falls below a power of ten, by the process whose debit did, and again after it
+// was topped up.
+func TestNearLimitBalance(t *testing.T) {
+	t.Parallel()
+	var near nearLog
+	b := setup(t, near.observe)
+	b.set("alice", "api", weir.Limit{Name: "credits", Balance: true})
+	credit := func(id string, n int64) {
+		t.Helper()
+		space, err := b.admin.Namespaces.Get(b.ctx, "default")
+		must(t, err)
+		must(t, errOf(b.fake.Credit(b.ctx, store.Credit{
+			Bucket: store.Bucket{Namespace: space.ID, Entity: "alice", Resource: "api"}, Limit: "credits", Amount: 1000 * n, ID: id,
+		})))
+	}
+	credit("one", 1500)
+	b.take("alice", weir.Tokens{"credits": 500})
+	near.want(t, "1,000 left")
+	b.take("alice", weir.Tokens{"credits": 1})
+	near.want(t, "999 left", "alice api credits threshold 0% 0/1000 12:00+1h0m0s")
+	lease := b.take("alice", weir.Tokens{"credits": 994})
+	near.want(t, "5 left", "alice api credits threshold 0% 0/10 12:00+1h0m0s")
+	must(t, errOf(lease.Adjust(b.ctx, weir.Tokens{"credits": -990})))
+	b.take("alice", weir.Tokens{"credits": 990})
+	b.refused("alice", weir.Tokens{"credits": 6})
+	b.refused("alice", weir.Tokens{"credits": 6})
+	near.want(t, "a return, in the same hour", "alice api credits refused 0% 0/0 12:00+1h0m0s")
+	b.take("alice", weir.Tokens{"credits": 5})
+	near.want(t, "nothing left", "alice api credits threshold 0% 0/1 12:00+1h0m0s")
+	credit("two", 100)
+	b.clock.advance(time.Hour)
+	b.take("alice", weir.Tokens{"credits": 95})
+	if e := near.take(); len(e) != 1 || e[0].Of != 10 || e[0].Left != 5 || !e[0].WindowStart.Equal(b.clock.Now()) {
+		t.Errorf("topped up: %+v", e)
+	}
+	must(t, b.admin.Limits.SetNearLimit(b.ctx, admin.Thresholds{}))
+	b.clock.advance(time.Hour)
+	b.take("alice", weir.Tokens{"credits": 5})
+	near.want(t, "no thresholds")
 }

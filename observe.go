@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/meter"
+	"github.com/weirlimits/weir/internal/parts"
+	"github.com/weirlimits/weir/internal/policy/held"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -33,38 +35,20 @@ type Observer struct {
 	Breaker func(ctx context.Context, e BreakerEvent)
 }
 
+// on is a function that receives an event.
+type on[E any] = func(context.Context, E)
+
 // JoinObservers returns an observer that passes events to all of obs, in order, ignoring nil ones. A function that none
 // of them has stays nil, so it costs nothing. Functions that are set later are not called.
 func JoinObservers(obs ...*Observer) *Observer {
 	return &Observer{
-		Decided:     join(obs, func(o *Observer) func(context.Context, DecidedEvent) { return o.Decided }),
-		Called:      join(obs, func(o *Observer) func(context.Context, CalledEvent) { return o.Called }),
-		Adjusted:    join(obs, func(o *Observer) func(context.Context, AdjustedEvent) { return o.Adjusted }),
-		WouldRefuse: join(obs, func(o *Observer) func(context.Context, WouldRefuseEvent) { return o.WouldRefuse }),
-		NearLimit:   join(obs, func(o *Observer) func(context.Context, NearLimitEvent) { return o.NearLimit }),
-		Unreadable:  join(obs, func(o *Observer) func(context.Context, UnreadableEvent) { return o.Unreadable }),
-		Breaker:     join(obs, func(o *Observer) func(context.Context, BreakerEvent) { return o.Breaker }),
-	}
-}
-
-// join returns a function that calls those of obs; nil if none has it.
-func join[E any](obs []*Observer, of func(*Observer) func(context.Context, E)) func(context.Context, E) {
-	var fs []func(context.Context, E)
-	for _, o := range obs {
-		if o != nil && of(o) != nil {
-			fs = append(fs, of(o))
-		}
-	}
-	switch len(fs) {
-	case 0:
-		return nil
-	case 1:
-		return fs[0]
-	}
-	return func(ctx context.Context, e E) {
-		for _, f := range fs {
-			f(ctx, e)
-		}
+		Decided:     parts.Each(obs, func(o *Observer) on[DecidedEvent] { return o.Decided }),
+		Called:      parts.Each(obs, func(o *Observer) on[CalledEvent] { return o.Called }),
+		Adjusted:    parts.Each(obs, func(o *Observer) on[AdjustedEvent] { return o.Adjusted }),
+		WouldRefuse: parts.Each(obs, func(o *Observer) on[WouldRefuseEvent] { return o.WouldRefuse }),
+		NearLimit:   parts.Each(obs, func(o *Observer) on[NearLimitEvent] { return o.NearLimit }),
+		Unreadable:  parts.Each(obs, func(o *Observer) on[UnreadableEvent] { return o.Unreadable }),
+		Breaker:     parts.Each(obs, func(o *Observer) on[BreakerEvent] { return o.Breaker }),
 	}
 }
 
@@ -73,6 +57,7 @@ type DecidedEvent struct {
 	Namespace, Entity, Resource string
 	Allowed                     bool
 	Degraded                    bool  // the store did not make it
+	Local                       bool  // this process's share of the limits made it: never without Degraded
 	Cause                       Cause // why the store did not make it
 	Err                         error // the error that the caller got if not allowed; nil if Allow reports a refusal
 	Took                        time.Duration
@@ -87,7 +72,7 @@ type DecidedEvent struct {
 // store or by a local share. Charges to parents are not counted again. Limits in shadow may be missing. The result is
 // valid until Decided returns.
 func (e DecidedEvent) Spent() iter.Seq2[string, int64] {
-	return func(yield func(string, int64) bool) { spent(e.debits, yield) }
+	return func(yield func(string, int64) bool) { held.Spent(e.debits, yield) }
 }
 
 // AdjustedEvent describes a change of what a lease holds: an adjustment or a rollback.
@@ -100,41 +85,14 @@ type AdjustedEvent struct {
 // Spent returns the tokens that were debited or, if negative, given back, as [DecidedEvent.Spent] does. The result is
 // valid until Adjusted returns.
 func (e AdjustedEvent) Spent() iter.Seq2[string, int64] {
-	return func(yield func(string, int64) bool) { spent(e.debits, yield) }
-}
-
-// spent yields each limit's name once, with the amount from the first bucket that has it.
-func spent(from *[]store.Debit, yield func(string, int64) bool) {
-	if from == nil {
-		return
-	}
-	debits := *from
-	for i := range debits {
-		for _, c := range debits[i].Charges {
-			if c.Amount != 0 && !c.Shadow && !charges(debits[:i], c.Limit.Name) && !yield(c.Limit.Name, c.Amount/1000) {
-				return
-			}
-		}
-	}
-}
-
-// charges reports whether a debit charges a limit of that name.
-func charges(debits []store.Debit, limit string) bool {
-	for i := range debits {
-		for _, c := range debits[i].Charges {
-			if c.Limit.Name == limit && c.Amount != 0 {
-				return true
-			}
-		}
-	}
-	return false
+	return func(yield func(string, int64) bool) { held.Spent(e.debits, yield) }
 }
 
 // NearLimitEvent reports that an entity has used much of a limit, or that the limit refused it.
 //
-// An event is sent once per window, and only again in a later window after usage was below the threshold, as far as
-// this process has seen. The same event has the same ID in every process, so a receiver can recognize repetitions from
-// a fleet.
+// An event is sent once per window, and of a rate only again in a later window after usage was below the threshold, as
+// far as this process has seen. The same event has the same ID in every process, so receivers can drop repetitions.
+// A balance is reported when what is left falls below a power of ten, down to 1.
 type NearLimitEvent struct {
 	ID                          string // 32 hexadecimal digits
 	Namespace, Entity, Resource string // of the limit: the entity may be a parent of the one in the request
@@ -142,20 +100,19 @@ type NearLimitEvent struct {
 	Override                    bool // the limit came with the request
 	Shadow                      bool // the limit does not refuse this entity; see [Enforce]
 	Kind                        NearLimitKind
-	// Percent is the threshold that was reached; for a refusal, the used percentage of the burst, rounded down.
-	Percent int
-	Used    int64 // tokens used of the burst, rounded up; more than Of in debt
-	Of      int64 // the burst in tokens
-	// WindowStart and WindowLength are the window in which the event is sent once: for a threshold the limit's period,
-	// at least a minute; for a refusal an hour. Windows are aligned to 2024-01-01T00:00:00Z, so to minutes, hours and
-	// days in UTC.
+	Percent                     int   // the threshold, or for a refusal what is used; 0 for a balance
+	Used                        int64 // tokens used of the burst, rounded up; more than Of in debt; 0 for a balance
+	Of                          int64 // the burst in tokens; the power of ten that a balance fell below
+	Left                        int64 // tokens, rounded down; negative in debt
+	// WindowStart and WindowLength are the window in which the event is sent once: of a quota its own, of a rate its
+	// period, at least a minute; for a balance or a refusal an hour. Periods and hours are aligned in UTC.
 	WindowStart  time.Time
 	WindowLength time.Duration
 	At           time.Time // the store's time
 }
 
 // NearLimitKind is the kind of a [NearLimitEvent].
-type NearLimitKind string
+type NearLimitKind = meter.Kind
 
 // The kinds of NearLimitEvent.
 const (

@@ -1,7 +1,9 @@
 package weir_test
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -67,7 +69,7 @@ func TestOverrideIsNotStored(t *testing.T) {
 	}
 }
 
-// The entity's limits are not read; its parents are charged under their own limits.
+// The parents of an entity are charged under their own limits.
 func TestOverrideAndParents(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -79,15 +81,6 @@ func TestOverrideAndParents(t *testing.T) {
 	d := fresh.takeFor(req).Decision()
 	if len(d.Statuses) != 2 || d.Statuses[0].Burst != 100 || d.Statuses[1].Burst != 50 || d.Statuses[1].Source != weir.SourceEntityDefault {
 		t.Errorf("%+v", d.Statuses)
-	}
-	_, _, keys := fresh.fake.counts()
-	for _, k := range keys {
-		if k.ID == "alice" && k.Kind == store.KindEntityLimits {
-			t.Errorf("read %v", k)
-		}
-	}
-	if len(keys) == 0 {
-		t.Error("read nothing")
 	}
 	fresh.wantLeft("team", weir.Tokens{"rpm": 20})
 	fresh.wantLeft("alice", weir.Tokens{"rpm": 1})
@@ -120,6 +113,47 @@ func TestTooManyOverrides(t *testing.T) {
 	b.refusedFor(req(16))
 }
 
+// TestQuotaOverrides: a request's own limit may be a quota, whose refusal shows when the window ends.
+func TestQuotaOverrides(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	req := with(quota(t, "usd", 10, "month@Europe/Berlin"))
+	b.takeFor(req(weir.Tokens{"usd": 10}))
+	over := b.refusedFor(req(weir.Tokens{"usd": 1}))
+	st := over.Statuses[0]
+	end := over.At.Add(st.Ends).In(st.Window.Zone())
+	if over.RetryAfter != st.Ends || end.Day() != 1 || end.Hour() != 0 {
+		t.Errorf("retry after %v, the window ends at %v and began %v ago", over.RetryAfter, end, st.Began)
+	}
+	b.takeFor(with(quota(t, "usd", 10, "month@UTC"))(weir.Tokens{"usd": 10}))
+}
+
+// TestBalanceRefuses: a refusal by a balance has no time to retry.
+func TestBalanceRefuses(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.set("alice", "api", weir.Limit{Name: "credits", Balance: true})
+	over := b.refused("alice", weir.Tokens{"credits": 5})
+	const want = "limit exceeded: credits of alice on api has 0 available, 5 requested; waiting does not help until it is topped up"
+	if over.RetryAfter != math.MaxInt64 || over.Error() != want {
+		t.Errorf("got %v, %v", over.RetryAfter, over)
+	}
+	x, err := b.Explain(b.ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"credits": 5}})
+	if err != nil || !errors.Is(x.Err, weir.ErrExceeded) {
+		t.Fatalf("got %v, %v", x.Err, err)
+	}
+	if _, l := x.Binding(); l == nil || l.Never() || l.Used() != 0 {
+		t.Errorf("got %+v", l)
+	}
+	av, err := b.Available(b.ctx, "alice", "api")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fits, err := av.Fits(weir.Tokens{"credits": 5}); fits || err != nil {
+		t.Errorf("got %t, %v", fits, err)
+	}
+}
+
 func TestBadOverrides(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -132,6 +166,8 @@ func TestBadOverrides(t *testing.T) {
 		"limit rpm: period": {{Name: "rpm", Amount: 1}},
 		"limit rpm: burst":  {weir.PerMinute("rpm", 1).WithBurst(-1)},
 		"limit name":        {weir.PerMinute("", 1)},
+		"limit usd":         {{Name: "usd", Balance: true}},
+		"limit usd: burst":  {quota(t, "usd", 5, "month@UTC").WithBurst(9)},
 		"limits":            {weir.PerMinute("rpm", 1), weir.PerMinute("rpm", 2)},
 		"tokens.rpm":        {weir.PerMinute("tpm", 1)},
 	} {
@@ -144,5 +180,21 @@ func TestBadOverrides(t *testing.T) {
 	wantErr(t, err, weir.ErrExceedsBurst)
 	if _, takes, _ := b.fake.counts(); takes != 0 {
 		t.Errorf("the store was asked %d times", takes)
+	}
+}
+
+// TestExplainOverrides checks that each overriding limit of a name is explained by what was spent of it alone.
+func TestExplainOverrides(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	req := func(n int64) weir.Request {
+		return weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpm": 5}, Limits: []weir.Limit{weir.PerMinute("rpm", n)}}
+	}
+	must1(b.Acquire(b.ctx, req(10)))
+	must1(b.Acquire(b.ctx, req(30)))
+	for n, want := range map[int64]int64{10: 5, 20: 20, 30: 25} {
+		if x := must1(b.Explain(b.ctx, req(n))); x.Chain[0].Limits[0].Status.Available != want {
+			t.Errorf("%d of %d available, want %d", x.Chain[0].Limits[0].Status.Available, n, want)
+		}
 	}
 }

@@ -42,11 +42,13 @@ func (d *decision) refusal(items []item) Decision {
 	all := Decision{At: d.out.At, Statuses: make([]LimitStatus, 0, len(d.out.Levels))}
 	all.degraded(by)
 	now := clock.Nanos(d.out.At)
-	for _, md := range d.debits {
+	for i := range d.debits {
+		md := &d.debits[i]
 		for _, c := range md.Charges {
 			n := len(all.Statuses)
-			st := statusOf(md.Bucket.Entity, md.Bucket.Resource, d.origin(items, n), c, d.out.Levels[n], now)
+			st := statusOf(md, d.origin(items, n), c, d.out.Levels[n], now)
 			by.describe(&st, c.Limit)
+			d.lim.estimate(&st, c.Limit, &md.Bucket)
 			all.Statuses = append(all.Statuses, st)
 		}
 	}

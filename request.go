@@ -1,6 +1,6 @@
 package weir
 
-import "github.com/weirlimits/weir/internal/policy"
+import "github.com/weirlimits/weir/internal/policy/held"
 
 // Tokens maps the names of limits to amounts: Tokens{"rpm": 1, "tpm": 500}.
 type Tokens map[string]int64
@@ -10,7 +10,8 @@ type Request struct {
 	Entity   string
 	Resource string
 	// Tokens are amounts by limit name. A limit that applies but is not named is debited 0, and refuses while it is in
-	// debt. A name that is not a limit of the entity, or of a parent that is charged, is an error.
+	// debt; of one of slots, a request takes 1, unless it names another number. A name that is not a limit of the
+	// entity, or of a parent that is charged, is an error.
 	Tokens Tokens
 	// Requests is the amount to debit from each limit that applies, is not named in Tokens, and counts requests: one
 	// named rps, rpm, rph, rpd or requests. If there is none, it is an error. Defaults to 0.
@@ -19,20 +20,22 @@ type Request struct {
 	// limits, and are never stored. Calls that pass an equal limit share its state; a bucket holds at most 16 different
 	// ones at a time. Their Enforce must be [EnforceOn].
 	Limits []Limit
-	// OnUnavailable is how to decide when the store does not answer. Defaults to the setting stored with the limits
-	// (see admin.Limits.SetOnUnavailable), then to [Config.OnUnavailable].
+	// OnUnavailable makes how to decide when the store does not answer stricter than the setting stored with the limits
+	// (see admin.Limits.SetOnUnavailable) or, if there is none, than [Config.OnUnavailable]: [OnUnavailableDeny] is
+	// stricter than [OnUnavailableLocal], and that than [OnUnavailableAllow]. A less strict one has no effect. Defaults
+	// to that setting.
 	OnUnavailable OnUnavailable
+	// ID, which only [Limiter.Adjust] takes, applies an adjustment at most once: for an hour, any other with this ID,
+	// of the same entity on the same resource, changes nothing and returns [ErrSettled]. Defaults to none.
+	ID string
 }
 
 // usesOwn reports whether the entity's own limits apply to the request.
 func (req *Request) usesOwn() bool { return len(req.Limits) == 0 }
 
-// amount returns the tokens requested of a limit, and whether it names the limit.
-func (req *Request) amount(limit string) (n int64, named bool) {
-	if n, named = req.Tokens[limit]; !named && policy.CountsRequests(limit) {
-		n = req.Requests
-	}
-	return n, named
+// demand returns what the request needs.
+func (req *Request) demand() *held.Demand {
+	return &held.Demand{Entity: req.Entity, Resource: req.Resource, Tokens: req.Tokens, Requests: req.Requests}
 }
 
 // OnUnavailable determines how a request is decided when the store does not answer.

@@ -130,7 +130,7 @@ func TestLimitsOfTheParentOnly(t *testing.T) {
 	b.set("leaf", "", weir.PerMinute("rpm", 10))
 	b.set("top", "", weir.PerMinute("tpm", 100))
 	lease := b.take("leaf", weir.Tokens{"rpm": 1, "tpm": 30})
-	must(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": 10}))
+	must(t, errOf(lease.Adjust(b.ctx, weir.Tokens{"tpm": 10})))
 	b.wantLeft("leaf", weir.Tokens{"rpm": 9})
 	b.wantLeft("top", weir.Tokens{"tpm": 60})
 }

@@ -30,7 +30,7 @@ func (f *fixed) Stale(_ context.Context, epoch uint64) {
 
 func sharing(t *testing.T, f *fixed, limits ...weir.Limit) *weir.Limiter {
 	t.Helper()
-	lim := limiterWith(t, f, weir.Config{Store: memory.New(nil)})
+	lim := limiterWith(t, f, weir.Config{Store: memory.New(nil), OnUnavailable: weir.OnUnavailableAllow})
 	if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, limits...); err != nil {
 		t.Fatal(err)
 	}
@@ -97,6 +97,17 @@ func TestShareOfRequestsLimits(t *testing.T) {
 	}
 }
 
+// A share of less than a token is in debt until it is full again.
+func TestBalanceOfShareBelowOneToken(t *testing.T) {
+	t.Parallel()
+	lim := sharing(t, &fixed{share: policy.Share{Num: 1, Den: 200}}, weir.PerHour("rph", 100)) // 0.5 tokens an hour
+	got, err := lim.Adjust(t.Context(), weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"rph": 2}})
+	must(t, err)
+	if len(got) != 1 || got[0].Available != -2 || got[0].RetryAfter < 4*time.Hour-time.Minute {
+		t.Errorf("got %+v, want 4h until 0.5 tokens are available", got)
+	}
+}
+
 // The share of a request's own limits follows in steps: few enough that a share that moves all day, as with offered load,
 // neither hands out a burst each time nor runs out of room.
 func TestShareOfRequestsLimitsMoves(t *testing.T) {
@@ -148,8 +159,9 @@ func TestNoShare(t *testing.T) {
 		if le, err := ask(); err != nil || !le.Decision().Degraded {
 			t.Errorf("with an old share: %v", err)
 		}
-		if _, err := lim.Allow(t.Context(), "e", "r"); !errors.Is(err, weir.ErrUnavailable) {
-			t.Errorf("with an old share, Allow: %v", err)
+		_, err := lim.Acquire(t.Context(), weir.Request{Entity: "e", Resource: "r", OnUnavailable: weir.OnUnavailableDeny})
+		if !errors.Is(err, weir.ErrUnavailable) {
+			t.Errorf("with an old share, if it denies: %v", err)
 		}
 		f.share.Until = time.Now().Add(3 * time.Second) // the process finds out without a notification
 		time.Sleep(200 * time.Millisecond)

@@ -64,12 +64,12 @@ func TestSpentIsTheLedger(t *testing.T) {
 				if rapid.Bool().Draw(rt, "back") {
 					req.Requests = -req.Requests
 				}
-				must(t, lim.Adjust(ctx, req))
+				must(t, errOf(lim.Adjust(ctx, req)))
 			},
 			"settle": func(*rapid.T) {
 				l := rapid.SampledFrom(leases).Draw(rt, "lease")
 				if n := rapid.Int64Range(-3, 3).Draw(rt, "delta"); n != 0 {
-					_ = l.Adjust(ctx, weir.Tokens{"rpm": n}) // it may have ended, or hold fewer tokens
+					_, _ = l.Adjust(ctx, weir.Tokens{"rpm": n}) // it may have ended, or hold fewer tokens
 				} else {
 					_ = l.Rollback(ctx)
 				}

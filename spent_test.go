@@ -50,7 +50,7 @@ func TestSpent(t *testing.T) {
 	}
 	lease := b.take("alice", weir.Tokens{"rpm": 2, "tpm": 30, "gpm": 5})
 	s.want(t, "alice 0 map[gpm:5 rpm:2 tpm:30]")
-	must(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": 7, "rpm": -1}))
+	must(t, errOf(lease.Adjust(b.ctx, weir.Tokens{"tpm": 7, "rpm": -1})))
 	s.want(t, "default alice api map[rpm:-1 tpm:7]")
 	must(t, lease.Rollback(b.ctx))
 	s.want(t, "default alice api map[gpm:-5 rpm:-1 tpm:-37]")
@@ -68,8 +68,9 @@ func TestSpent(t *testing.T) {
 
 	_, err = b.Acquire(b.ctx, weir.Request{Entity: "bob", Resource: "api", Tokens: weir.Tokens{"rpm": 9}})
 	wantErr(t, err, weir.ErrExceeded)
+	must(t, b.admin.Limits.SetOnUnavailable(b.ctx, admin.Scope{}, weir.OnUnavailableAllow))
 	b.fake.does(takeFails(errDown))
-	_, err = b.Acquire(b.ctx, weir.Request{Entity: "bob", Resource: "api", Tokens: weir.Tokens{"rpm": 1}, OnUnavailable: weir.OnUnavailableAllow})
+	_, err = b.Acquire(b.ctx, weir.Request{Entity: "bob", Resource: "api", Tokens: weir.Tokens{"rpm": 1}})
 	must(t, err)
 	s.want(t, "bob 0 map[]", "bob 0 map[]") // refused, then admitted without the store
 }
@@ -104,7 +105,7 @@ func TestSpentElsewhere(t *testing.T) {
 	held := b.take("alice", weir.Tokens{"rpm": 2}).Token("x", noon.Add(time.Hour))
 	lease, err := b.peer(s.observe).LeaseFromToken(b.ctx, held)
 	must(t, err)
-	must(t, lease.Adjust(b.ctx, weir.Tokens{"rpm": 3}))
+	must(t, errOf(lease.Adjust(b.ctx, weir.Tokens{"rpm": 3})))
 	s.want(t, "default alice api map[rpm:3]")
 }
 
@@ -130,7 +131,7 @@ func TestDebits(t *testing.T) {
 	}
 	lease, err := lim.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpm": 3}})
 	must(t, err)
-	must(t, lease.Adjust(t.Context(), weir.Tokens{"rpm": -2}))
+	must(t, errOf(lease.Adjust(t.Context(), weir.Tokens{"rpm": -2})))
 	for range 5 { // the last one is refused
 		_, err = lim.Allow(t.Context(), "alice", "api")
 		must(t, err)

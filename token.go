@@ -1,14 +1,16 @@
 package weir
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/held"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -24,15 +26,22 @@ type LeaseToken struct {
 	Charges   []TokenCharge `json:"charges"` // every limit that applied
 	// Local is set if the tokens come from one process's share, because the store did not answer.
 	Local bool `json:"local,omitempty"`
+	// Since is when the first of its tokens were debited, if a limit is strict.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // TokenCharge is what a lease has spent of one limit of one entity.
 type TokenCharge struct {
 	Entity   string `json:"entity"`
+	Resource string `json:"resource,omitempty"` // "" for the lease's; otherwise its group or the total
 	Limit    Limit  `json:"limit"`
 	Override bool   `json:"override,omitempty"`
 	LeftOut  bool   `json:"left_out,omitempty"` // in shadow, and would have refused: nothing is spent of it
 	Tokens   int64  `json:"tokens"`
+	Over     int64  `json:"over,omitempty"`  // tokens that were used, too, but not debited because of [Limit.MaxDebt]
+	Epoch    uint64 `json:"epoch,omitempty"` // of a strict limit: that of the limits
+	// Hold is by what slots are held, renewed and given back; nil for other limits.
+	Hold *store.Hold `json:"hold,omitempty"`
 }
 
 // issuedToken is what identifies the token that a lease was issued.
@@ -54,6 +63,9 @@ func tokenUsedElsewhere(err error) bool {
 // has a token already, it keeps that id and expiry, and the arguments are ignored: under two ids, it could be given
 // back twice. If the lease has ended, or has no token and id is empty, the result has no ID and cannot be resumed.
 //
+// The slots of a lease with a token are not renewed any more, and its context ends: whoever has the token renews them,
+// by [Lease.Renew].
+//
 // After an [Lease.Adjust] the token has another Seq, and the previous one is used up. After an Adjust whose outcome is
 // unknown it has the same Seq, and is valid only if the change was not applied.
 func (le *Lease) Token(id string, expires time.Time) LeaseToken {
@@ -61,6 +73,9 @@ func (le *Lease) Token(id string, expires time.Time) LeaseToken {
 	defer le.mu.Unlock()
 	if le.token == nil && id != "" {
 		le.token = &issuedToken{id: id, expires: expires}
+	}
+	if le.token != nil {
+		le.slots.Leave(le.debits)
 	}
 	t := LeaseToken{
 		Entity: le.policy.Entity, Resource: le.policy.Resource,
@@ -73,19 +88,46 @@ func (le *Lease) Token(id string, expires time.Time) LeaseToken {
 		t.Namespace = le.debits[i].Bucket.Namespace
 		t.Charges = slices.Grow(t.Charges, len(le.debits[i].Charges))
 		for _, c := range le.debits[i].Charges {
-			t.Charges = append(t.Charges, TokenCharge{
-				Entity: le.debits[i].Bucket.Entity, Limit: limitOf(c.Limit), Override: c.Limit.Override,
-				LeftOut: c.Shadow, Tokens: c.Amount / 1000,
-			})
+			tc := TokenCharge{
+				Entity: le.debits[i].Bucket.Entity, Limit: Limit(record.Of(c)), Override: c.Limit.Override,
+				LeftOut: c.Shadow, Tokens: c.Amount / 1000, Hold: c.Hold,
+			}
+			if tc.Resource = le.debits[i].Bucket.Resource; tc.Resource == t.Resource {
+				tc.Resource = ""
+			}
+			over := le.over[held.LimitOf{Entity: tc.Entity, Limit: c.Limit}]
+			tc.Over = (c.Amount+over)/1000 - tc.Tokens
+			if tc.Limit.Strict = c.StrictReturns(); tc.Limit.Strict { // also of a quota that is not set to be
+				t.Since, tc.Epoch = le.since, le.debits[i].Epoch
+			}
+			t.Charges = append(t.Charges, tc)
 		}
 	}
 	return t
 }
 
+// Renew renews the slots of a lease that came from a token; those of others are renewed by themselves. They then count
+// until the returned time, by the clocks of all processes: at the latest, renew them 4 s before. The lease has another
+// token then, and the former one can still give the slots back. If a slot is lost, the error is [ErrSlotLost]. After
+// any other error, nothing has changed, and Renew may be repeated.
+func (le *Lease) Renew(ctx context.Context) (until time.Time, err error) {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	debits := held.Change(le.debits, held.Taken)
+	if le.ended != nil || len(debits) == 0 {
+		return until, le.ended
+	}
+	out, err := le.lim.store.Settle(ctx, store.Settle{Debits: debits})
+	if err == nil {
+		until, err = held.Renewed(le.debits, debits, out.Levels)
+	}
+	return until, err
+}
+
 // LeaseFromToken returns the lease of a token. Its Adjust and Rollback are applied at most once, across all processes
 // on the store: they return [ErrSettled] if this Seq was used before, and [ErrExpired] after Expires. Its Commit does
-// no I/O and is not recorded. LeaseFromToken does no I/O for the lease, and does not check whether the limits have
-// changed since.
+// no I/O and is not recorded, unless the lease holds slots, which it gives back once. LeaseFromToken does no I/O for
+// the lease, and does not check whether the limits have changed since.
 func (l *Limiter) LeaseFromToken(ctx context.Context, t LeaseToken) (*Lease, error) {
 	id, err := l.policies.ID(ctx)
 	if err != nil {
@@ -98,8 +140,8 @@ func (l *Limiter) LeaseFromToken(ctx context.Context, t LeaseToken) (*Lease, err
 		return nil, configErr("lease", "has no id, no expiry or a bad seq")
 	}
 	le := &Lease{
-		lim: l, policy: &policy.Policy{NamespaceID: id, Entity: t.Entity, Resource: t.Resource},
-		token: &issuedToken{t.ID, t.Seq, t.Expires},
+		lim: l, ctx: ctx, policy: &policy.Policy{NamespaceID: id, Entity: t.Entity, Resource: t.Resource},
+		token: &issuedToken{t.ID, t.Seq, t.Expires}, since: t.Since,
 	}
 	if len(t.Charges) == 0 {
 		le.degraded = &degradation{reason: "nothing was spent"}
@@ -107,22 +149,14 @@ func (l *Limiter) LeaseFromToken(ctx context.Context, t LeaseToken) (*Lease, err
 		le.degraded = &degradation{reason: "the store did not answer", local: true, elsewhere: true}
 	}
 	for _, c := range t.Charges {
-		lim, err := c.Limit.record().Validate()
-		if err != nil {
+		k := held.Kept{
+			Bucket: store.Bucket{Namespace: id, Entity: c.Entity, Resource: cmp.Or(c.Resource, t.Resource)},
+			Limit:  c.Limit.record(), Override: c.Override, LeftOut: c.LeftOut,
+			Tokens: c.Tokens, Over: c.Over, Epoch: c.Epoch, Hold: c.Hold,
+		}
+		if le.debits, err = k.Add(le.debits, &le.over); err != nil {
 			return nil, publicError(err)
 		}
-		if c.Tokens < 0 || c.Tokens > clock.MaxLevel/1000 || c.LeftOut && c.Tokens > 0 {
-			return nil, configErr("lease", "has a bad amount of %s: %d", lim.Name, c.Tokens)
-		}
-		b := store.Bucket{Namespace: id, Entity: c.Entity, Resource: t.Resource}
-		at := slices.IndexFunc(le.debits, func(d store.Debit) bool { return d.Bucket == b })
-		if at < 0 {
-			at = len(le.debits)
-			le.debits = append(le.debits, store.Debit{Bucket: b})
-		}
-		stored := lim.Stored(c.Override)
-		charge := store.Charge{Limit: &stored, Amount: c.Tokens * 1000, Shadow: c.LeftOut}
-		le.debits[at].Charges = append(le.debits[at].Charges, charge)
 	}
 	return le, nil
 }

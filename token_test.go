@@ -75,9 +75,9 @@ func TestHeldOnce(t *testing.T) {
 	b, h := heldChain(t)
 	other := b.peer()
 	first, second, third := b.resume(h), other.resume(h), other.resume(h)
-	must(t, first.Adjust(b.ctx, weir.Tokens{"tpm": 30}))
+	must(t, errOf(first.Adjust(b.ctx, weir.Tokens{"tpm": 30})))
 	b.wantChain(60)
-	wantErr(t, second.Adjust(b.ctx, weir.Tokens{"tpm": 30}), weir.ErrSettled)
+	wantErr(t, errOf(second.Adjust(b.ctx, weir.Tokens{"tpm": 30})), weir.ErrSettled)
 	wantErr(t, third.Rollback(b.ctx), weir.ErrSettled)
 	b.wantChain(60)
 
@@ -97,18 +97,18 @@ func TestHeldOnce(t *testing.T) {
 func TestHeldLoserIsOut(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(context.Context, *weir.Lease) error{
-		"adjusts":    func(ctx context.Context, l *weir.Lease) error { return l.Adjust(ctx, weir.Tokens{"tpm": -1}) },
+		"adjusts":    func(ctx context.Context, l *weir.Lease) error { return errOf(l.Adjust(ctx, weir.Tokens{"tpm": -1})) },
 		"rolls back": func(ctx context.Context, l *weir.Lease) error { return l.Rollback(ctx) },
 	} {
 		b, h := heldChain(t)
 		winner, loser := b.resume(h), b.peer().resume(h)
-		must(t, winner.Adjust(b.ctx, weir.Tokens{"tpm": -5}))
+		must(t, errOf(winner.Adjust(b.ctx, weir.Tokens{"tpm": -5})))
 		wantErr(t, change(b.ctx, loser), weir.ErrSettled)
 		if lost := loser.Token("", time.Time{}); lost.ID != "" {
 			t.Errorf("%s: the loser can still be held: %+v", name, lost)
 		}
 		wantErr(t, loser.Rollback(b.ctx), weir.ErrSettled)
-		wantErr(t, loser.Adjust(b.ctx, weir.Tokens{"tpm": -1}), weir.ErrSettled)
+		wantErr(t, errOf(loser.Adjust(b.ctx, weir.Tokens{"tpm": -1})), weir.ErrSettled)
 		b.wantChain(95)
 		must(t, winner.Rollback(b.ctx))
 		b.wantChain(100)
@@ -137,7 +137,7 @@ func TestHeldLostAnswer(t *testing.T) {
 				return store.Outcome{}, lost
 			}
 		})
-		wantErr(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": -6}), lost)
+		wantErr(t, errOf(lease.Adjust(b.ctx, weir.Tokens{"tpm": -6})), lost)
 		b.fake.does(func(f *fakeStore) { f.settle = nil })
 		// Both together return 10 at most, in either order.
 		afterwards := lease.Token("", time.Time{})
@@ -169,7 +169,7 @@ func TestHeldConcurrently(t *testing.T) {
 			}
 			change := lease.Rollback
 			if i%2 == 0 {
-				change = func(ctx context.Context) error { return lease.Adjust(ctx, weir.Tokens{"tpm": -10}) }
+				change = func(ctx context.Context) error { return errOf(lease.Adjust(ctx, weir.Tokens{"tpm": -10})) }
 			}
 			switch err := change(b.ctx); {
 			case err == nil:
@@ -192,7 +192,7 @@ func TestHeldExpires(t *testing.T) {
 	lease := b.resume(h)
 	b.clock.advance(time.Minute)
 	wantErr(t, b.resume(h).Rollback(b.ctx), weir.ErrExpired)
-	wantErr(t, b.resume(h).Adjust(b.ctx, weir.Tokens{"tpm": 1}), weir.ErrExpired)
+	wantErr(t, errOf(b.resume(h).Adjust(b.ctx, weir.Tokens{"tpm": 1})), weir.ErrExpired)
 	wantErr(t, lease.Rollback(b.ctx), weir.ErrExpired)
 	wantErr(t, lease.Rollback(b.ctx), weir.ErrExpired)
 	b.wantChain(91) // 1 of the hourly 100 has been issued since, at one a minute
@@ -204,9 +204,9 @@ func TestHeldBadAdjust(t *testing.T) {
 	t.Parallel()
 	b, h := heldChain(t)
 	lease := b.resume(h)
-	wantConfigError(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": -11}), "tokens.tpm")
-	wantConfigError(t, lease.Adjust(b.ctx, weir.Tokens{"rps": 1}), "tokens.rps")
-	must(t, lease.Adjust(b.ctx, nil))
+	wantConfigError(t, errOf(lease.Adjust(b.ctx, weir.Tokens{"tpm": -11})), "tokens.tpm")
+	wantConfigError(t, errOf(lease.Adjust(b.ctx, weir.Tokens{"rps": 1})), "tokens.rps")
+	must(t, errOf(lease.Adjust(b.ctx, nil)))
 	if diff := cmp.Diff(h, lease.Token("", time.Time{})); diff != "" {
 		t.Error(diff)
 	}
@@ -274,9 +274,26 @@ func TestHeldAndChangedLimits(t *testing.T) {
 	b.set("", "", weir.PerHour("tpm", 50)) // tpm lowered, rpm removed
 	b.wantLeft("child", weir.Tokens{"tpm": 40})
 	lease := b.resume(h)
-	must(t, lease.Adjust(b.ctx, weir.Tokens{"tpm": -4, "rpm": 3}))
+	must(t, errOf(lease.Adjust(b.ctx, weir.Tokens{"tpm": -4, "rpm": 3})))
 	must(t, lease.Rollback(b.ctx))
 	b.wantLeft("child", weir.Tokens{"tpm": 50})
 	b.take("child", weir.Tokens{"tpm": 50})
 	b.refused("child", weir.Tokens{"tpm": 1})
+}
+
+func TestHeldStrictAfterAnother(t *testing.T) {
+	t.Parallel()
+	for _, resumed := range []bool{false, true} {
+		b := setup(t)
+		strict := weir.PerMinute("tpm", 1000)
+		strict.Strict = true
+		b.set("", "", weir.PerMinute("rpm", 10), strict)
+		b.set("", "", weir.PerMinute("rpm", 20), strict) // later limits, of another epoch
+		lease := b.take("alice", weir.Tokens{"rpm": 1, "tpm": 500})
+		if resumed {
+			lease = b.resume(lease.Token("lease-1", noon.Add(time.Minute)))
+		}
+		must(t, lease.Rollback(b.ctx))
+		b.wantLeft("alice", weir.Tokens{"rpm": 20, "tpm": 1000})
+	}
 }

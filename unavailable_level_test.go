@@ -110,23 +110,47 @@ func TestOnUnavailableOfChain(t *testing.T) {
 	}, func(c *weir.Config) { c.OnUnavailable, c.Cooldown = weir.OnUnavailableAllow, -1 })
 }
 
-// A request with its own limits uses the resource's setting; the entity's records are skipped, and not read.
+// A request with its own limits uses the same setting as any other of its entity, also if its limits cannot be read.
 func TestOnUnavailableOfOverride(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(b *bundle) {
-		req := with(weir.PerMinute("rpm", 10))(one)
-		b.says("alice", "api", weir.OnUnavailableAllow)
-		b.says("", "api", weir.OnUnavailableDeny)
-		b.takeFor(req)
-		b.fake.does(takeFails(errDown))
-		_, err := b.Acquire(b.ctx, req)
-		wantErr(t, err, weir.ErrUnavailable)
-		x, err := b.Explain(b.ctx, req)
-		must(t, err)
-		if x.OnUnavailable != weir.OnUnavailableDeny || x.OnUnavailableFrom != "resource" {
-			t.Errorf("explained as %s from %s", x.OnUnavailable, x.OnUnavailableFrom)
-		}
-	}, func(c *weir.Config) { c.OnUnavailable = weir.OnUnavailableAllow })
+	for name, tt := range map[string]struct {
+		set  func(b *bundle)
+		want weir.OnUnavailable
+		from string
+	}{
+		"none":           {func(*bundle) {}, weir.OnUnavailableAllow, "config"},
+		"resource":       {func(b *bundle) { b.says("", "api", weir.OnUnavailableDeny) }, weir.OnUnavailableDeny, "resource"},
+		"entity default": {func(b *bundle) { b.says("alice", "", weir.OnUnavailableDeny) }, weir.OnUnavailableDeny, "entity-default"},
+		"entity": {func(b *bundle) {
+			b.says("", "api", weir.OnUnavailableAllow)
+			b.says("alice", "api", weir.OnUnavailableDeny)
+		}, weir.OnUnavailableDeny, "entity"},
+		"entity, unreadable": {func(b *bundle) {
+			key := store.Key{Namespace: "default", Kind: store.KindEntityLimits, ID: "alice", Sub: "api"}
+			must(t, b.fake.Commit(b.ctx, store.Write{Record: store.Record{Key: key, Value: []byte("?")}}))
+		}, weir.OnUnavailableDeny, "entity"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(b *bundle) {
+				req := with(weir.PerMinute("rpm", 10))(one)
+				tt.set(b)
+				b.takeFor(req)
+				x, err := b.Explain(b.ctx, req)
+				must(t, err)
+				if x.OnUnavailable != tt.want || x.OnUnavailableFrom != tt.from {
+					t.Errorf("explained as %s from %s", x.OnUnavailable, x.OnUnavailableFrom)
+				}
+				for _, fail := range []func(*fakeStore){takeFails(errDown), dark} {
+					b.fake.does(fail)
+					time.Sleep(time.Hour) // real time: none, the test is in a bubble
+					if _, err := b.Acquire(b.ctx, req); errors.Is(err, weir.ErrUnavailable) != (tt.want == weir.OnUnavailableDeny) {
+						t.Error(err)
+					}
+				}
+			}, func(c *weir.Config) { c.OnUnavailable = weir.OnUnavailableAllow })
+		})
+	}
 }
 
 // A cached setting stays in use after it expires; for an entity that was never seen, the resource's setting applies.

@@ -57,7 +57,7 @@ func (e *witness) drain() ([]weir.DecidedEvent, []weir.CalledEvent) {
 	return d, c
 }
 
-// The request's setting comes first, then the system's record, then the limiter's configuration.
+// The system's record comes first, then the limiter's configuration. A request can only make that stricter.
 func TestOnUnavailable(t *testing.T) {
 	t.Parallel()
 	const unset = weir.OnUnavailableDefault
@@ -69,8 +69,13 @@ func TestOnUnavailable(t *testing.T) {
 		{unset, unset, weir.OnUnavailableAllow, true},
 		{unset, weir.OnUnavailableDeny, weir.OnUnavailableAllow, false},
 		{unset, weir.OnUnavailableAllow, weir.OnUnavailableDeny, true},
-		{weir.OnUnavailableAllow, weir.OnUnavailableDeny, weir.OnUnavailableDeny, true},
+		{weir.OnUnavailableAllow, unset, unset, false},
+		{weir.OnUnavailableAllow, unset, weir.OnUnavailableDeny, false},
+		{weir.OnUnavailableAllow, weir.OnUnavailableDeny, weir.OnUnavailableAllow, false},
+		{weir.OnUnavailableAllow, weir.OnUnavailableAllow, weir.OnUnavailableDeny, true},
+		{weir.OnUnavailableLocal, weir.OnUnavailableDeny, weir.OnUnavailableAllow, false},
 		{weir.OnUnavailableDeny, weir.OnUnavailableAllow, weir.OnUnavailableAllow, false},
+		{weir.OnUnavailableDeny, unset, weir.OnUnavailableLocal, false},
 	} {
 		name := fmt.Sprintf("request %q, system %q, config %q", tt.request, tt.system, tt.config)
 		b := setup(t, func(c *weir.Config) { c.OnUnavailable = tt.config })
@@ -108,11 +113,11 @@ func TestOnUnavailable(t *testing.T) {
 // Several requests are admitted only if every one of them may be.
 func TestAcquireAllUnavailable(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := setup(t, func(c *weir.Config) { c.OnUnavailable = weir.OnUnavailableAllow })
 	b.set("", "", weir.PerMinute("rpm", 10))
 	b.fake.does(takeFails(errDown))
-	allow := weir.Request{Entity: "alice", Resource: "api", OnUnavailable: weir.OnUnavailableAllow}
-	deny := weir.Request{Entity: "bob", Resource: "api"}
+	allow := weir.Request{Entity: "alice", Resource: "api"}
+	deny := weir.Request{Entity: "bob", Resource: "api", OnUnavailable: weir.OnUnavailableDeny}
 	_, err := b.AcquireAll(b.ctx, []weir.Request{allow, deny})
 	wantErr(t, err, weir.ErrUnavailable)
 	leases, err := b.AcquireAll(b.ctx, []weir.Request{allow, allow})
@@ -136,11 +141,11 @@ func TestAcquireAllUnavailable(t *testing.T) {
 func TestDegradedLease(t *testing.T) {
 	t.Parallel()
 	var seen witness
-	b := setup(t, seen.observe)
+	b := setup(t, seen.observe, func(c *weir.Config) { c.OnUnavailable = weir.OnUnavailableAllow })
 	b.set("", "", weir.PerMinute("rpm", 10))
 	b.fake.does(takeFails(errDown))
 	seen.drain()
-	req := weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpm": 4}, OnUnavailable: weir.OnUnavailableAllow}
+	req := weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpm": 4}}
 	lease := b.takeFor(req)
 	d := lease.Decision()
 	if !d.Allowed || !d.Degraded || !strings.Contains(d.Reason, errDown.Error()) || d.At.IsZero() || len(d.Statuses) != 0 {
@@ -163,8 +168,8 @@ func TestDegradedLease(t *testing.T) {
 	b.take("alice", weir.Tokens{"rpm": 10})
 	h := lease.Token("x", noon.Add(time.Hour))
 	must(t, b.resume(h).Rollback(b.ctx))
-	must(t, lease.Adjust(b.ctx, weir.Tokens{"rpm": -4}))
-	must(t, lease.Adjust(b.ctx, weir.Tokens{"rpm": 4, "whatever": 1}))
+	must(t, errOf(lease.Adjust(b.ctx, weir.Tokens{"rpm": -4})))
+	must(t, errOf(lease.Adjust(b.ctx, weir.Tokens{"rpm": 4, "whatever": 1})))
 	must(t, lease.Rollback(b.ctx))
 	wantErr(t, lease.Rollback(b.ctx), weir.ErrRolledBack)
 	b.wantLeft("alice", weir.Tokens{"rpm": 0})
@@ -261,7 +266,7 @@ func TestStoreTimeout(t *testing.T) {
 					b.take("alice", nil)
 				}
 				b.fake.does(gone)
-				req := weir.Request{Entity: "alice", Resource: "api", Tokens: one}
+				req := weir.Request{Entity: "alice", Resource: "api", Tokens: one, OnUnavailable: weir.OnUnavailableDeny}
 				within := func(want time.Duration, how string, call func() error) {
 					t.Helper()
 					synctest.Wait() // the load that the previous call started ends at the same time
@@ -291,18 +296,13 @@ func TestStoreTimeout(t *testing.T) {
 				})
 				within(3*time.Second, "Allow", func() error {
 					ok, err := b.Allow(b.ctx, "alice", "api")
-					wantErr(t, err, weir.ErrUnavailable)
-					return errors.Join(err, fmt.Errorf("allowed: %v", ok))
-				})
-				// If the caller's own context ends, that is not a store failure, and nothing is admitted.
-				req.OnUnavailable = weir.OnUnavailableAllow
-				within(3*time.Second, "Acquire, allowed", func() error {
-					lease, err := b.Acquire(b.ctx, req)
-					if err != nil || !lease.Decision().Degraded {
-						t.Errorf("%v, %v", lease, err)
+					if !ok {
+						t.Error("not allowed")
 					}
 					return err
 				})
+				// If the caller's own context ends, that is not a store failure, and nothing is admitted.
+				req.OnUnavailable = weir.OnUnavailableDefault
 				ctx, cancel := context.WithTimeout(b.ctx, time.Second)
 				defer cancel()
 				within(time.Second, "Acquire with a deadline", func() error {
@@ -321,7 +321,7 @@ func TestStoreTimeout(t *testing.T) {
 					}
 					return err
 				})
-			}, func(c *weir.Config) { c.StoreTimeout = 3 * time.Second })
+			}, func(c *weir.Config) { c.StoreTimeout, c.OnUnavailable = 3*time.Second, weir.OnUnavailableAllow })
 		})
 	}
 }
@@ -371,7 +371,7 @@ func TestTooManyBuckets(t *testing.T) {
 // Lost answers leave tokens spent. Whatever happens next, no token is handed out twice.
 func TestLostTakes(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *weir.Config) { c.Cooldown = -1 }) // no cooldown: the store is asked each time
+	b := setup(t, func(c *weir.Config) { c.OnUnavailable, c.Cooldown = weir.OnUnavailableAllow, -1 }) // no cooldown: the store is asked each time
 	b.chain("child", "parent")
 	b.set("", "", weir.PerHour("rpm", 100))
 	admitted := int64(0)
@@ -390,7 +390,7 @@ func TestLostTakes(t *testing.T) {
 				return f.Store.Take(ctx, take)
 			}
 		})
-		req := weir.Request{Entity: "child", Resource: "api", Tokens: two, OnUnavailable: weir.OnUnavailableAllow}
+		req := weir.Request{Entity: "child", Resource: "api", Tokens: two}
 		lease, err := b.Acquire(b.ctx, req)
 		switch {
 		case errors.Is(err, weir.ErrExceeded):

@@ -4,22 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/parts/queue"
 )
 
-// resolveKnown finds the item's policy, without calling a store that does not answer.
-func (it *item) resolveKnown(ctx context.Context, l *Limiter) (err error) {
+// resolveKnown finds the item's policy, without calling a store that does not answer. An error of the lookup is the
+// item's; an error is returned if the item's turn to look did not come.
+func (it *item) resolveKnown(ctx context.Context, l *Limiter) error {
 	if l.outage.Down() {
 		if it.policy = l.policies.Known(it.req.Entity, it.req.Resource, it.req.usesOwn()); it.policy != nil {
 			return nil
 		}
 	}
-	within, end := l.decideWithin(ctx)
+	within, end, err := parts.Of(l).Begin(ctx, 1)
+	if err != nil {
+		return err
+	}
 	defer end()
-	it.policy, err = l.policyOf(within, &it.req)
-	return err
+	it.policy, it.failed = l.policyOf(within, &it.req)
+	return nil
 }
 
 // waiter is a call of Wait.
@@ -42,7 +49,11 @@ func (w waiter) try(ctx context.Context, req Request) (lease *Lease, done bool, 
 			return nil, false, nil // an earlier waiter is in that queue
 		}
 		// Limits may be raised, or tokens given back, elsewhere.
-		timer := time.NewTimer(min(over.RetryAfter, max(w.lim.cfg.CacheTTL, time.Second)))
+		wait := min(over.RetryAfter, max(w.lim.cfg.CacheTTL, time.Second))
+		if slices.ContainsFunc(over.Statuses, func(s LimitStatus) bool { return s.Estimated }) {
+			wait = min(wait, max(over.RetryAfter/8, 100*time.Millisecond), time.Second)
+		}
+		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		retry = timer.C // on its turn, the reason for the refusal may be gone
 	}
@@ -81,14 +92,7 @@ func (w waiter) tooLate(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	var own Tokens // of the last waiter, which is w
-	need := make(Tokens)
-	seen, at := w.lim.queues.Ahead(w.Waiter, func(tokens map[string]int64) {
-		for name, n := range tokens {
-			need[name] = min(need[name]+n*1000, 1<<62)
-		}
-		own = tokens
-	})
+	seen, at, own, need := w.lim.queues.Ahead(w.Waiter)
 	if seen == nil {
 		return nil
 	}
@@ -98,7 +102,9 @@ func (w waiter) tooLate(ctx context.Context) error {
 			continue
 		}
 		s.Requested = own[s.Limit]
-		s.RetryAfter = max(0, s.waitFor(need[s.Limit])-time.Since(at))
+		if s.RetryAfter = s.waitFor(need[s.Limit]); s.RetryAfter < math.MaxInt64 {
+			s.RetryAfter = max(0, s.RetryAfter-time.Since(at))
+		}
 		s.Refused = s.RetryAfter > 0
 		over.Statuses = append(over.Statuses, s)
 	}

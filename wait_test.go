@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -271,7 +272,7 @@ func TestWaitIsWoken(t *testing.T) {
 	t.Parallel()
 	tests := map[string]func(b *bundle, spent *weir.Lease) error{
 		"rollback": func(b *bundle, spent *weir.Lease) error { return spent.Rollback(b.ctx) },
-		"adjust":   func(b *bundle, spent *weir.Lease) error { return spent.Adjust(b.ctx, weir.Tokens{"rpm": -5}) },
+		"adjust":   func(b *bundle, spent *weir.Lease) error { return errOf(spent.Adjust(b.ctx, weir.Tokens{"rpm": -5})) },
 		"resumed": func(b *bundle, spent *weir.Lease) error {
 			return b.resume(spent.Token("x", time.Now().Add(time.Hour))).Rollback(b.ctx)
 		},
@@ -372,6 +373,33 @@ func TestWaitStorm(t *testing.T) {
 		took := time.Since(began)
 		if allowed := 2 * took.Seconds(); float64(admitted) > allowed || float64(admitted) < allowed-10 {
 			t.Errorf("admitted %d in %v", admitted, took)
+		}
+	})
+}
+
+// A balance holds up nobody while it has the credits, and refuses at once, with no time after which to retry, if it has
+// not: those that wait ahead need theirs.
+func TestWaitBesideABalance(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "api", weir.PerMinute("rpm", 6).WithBurst(1), weir.Limit{Name: "credits", Balance: true})
+		_, _, err := b.admin.Balances.Add(b.ctx, admin.Credit{
+			BalanceKey: admin.BalanceKey{Entity: "alice", Resource: "api", Limit: "credits"}, Amount: 3, ID: "first",
+		})
+		must(t, err)
+		l := newLine(b)
+		ctx, cancel := context.WithTimeout(b.ctx, time.Hour)
+		defer cancel()
+		for _, name := range []string{"a", "b", "c", "d"} {
+			l.wait(ctx, name, "alice", weir.Tokens{"rpm": 1, "credits": 1})
+		}
+		l.wg.Wait()
+		l.want("a 0s", "d 0s too late", "b 10s", "c 20s")
+
+		_, err = b.Wait(ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"credits": 1}})
+		var over *weir.ExceededError
+		if !errors.As(err, &over) || over.RetryAfter != math.MaxInt64 {
+			t.Errorf("error %v", err)
 		}
 	})
 }

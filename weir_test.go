@@ -180,6 +180,9 @@ func memoryLimiter(tb testing.TB) *weir.Limiter {
 	return limiterOn(tb, memory.New(nil))
 }
 
+// errOf returns the error of a call that returns something else, too.
+func errOf[T any](_ T, err error) error { return err }
+
 // must fails the test at once if a setup step fails.
 func must(tb testing.TB, err error) {
 	tb.Helper()

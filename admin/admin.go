@@ -24,9 +24,11 @@ import (
 type Admin struct {
 	Entities   *Entities     // callers, and which of them charge a parent
 	Limits     *Limits       // what entities may spend, and the settings stored with it
+	Plans      *Plans        // limits that many entities have in common
 	Namespaces *Namespaces   // of the store
 	Manifests  *Manifests    // entities and limits as files declare them, and the revisions of these files
 	Buckets    *Buckets      // what entities have left
+	Balances   *Balances     // prepaid credits
 	Usage      *UsageReports // what was spent, by whom, on what, and when
 	Audit      *AuditLog     // who changed what
 }
@@ -36,8 +38,9 @@ type Admin struct {
 func New(lim *weir.Limiter) *Admin {
 	c := catalog{parts.Of(lim)}
 	return &Admin{
-		Entities: &Entities{c}, Limits: &Limits{c}, Namespaces: &Namespaces{c}, Manifests: &Manifests{c},
-		Buckets: &Buckets{c}, Usage: &UsageReports{c}, Audit: &AuditLog{c},
+		Entities: &Entities{c}, Limits: &Limits{catalog: c}, Plans: &Plans{c}, Namespaces: &Namespaces{c},
+		Manifests: &Manifests{c}, Buckets: &Buckets{c}, Balances: &Balances{c},
+		Usage: &UsageReports{c}, Audit: &AuditLog{c},
 	}
 }
 
@@ -45,6 +48,12 @@ func New(lim *weir.Limiter) *Admin {
 // by "unknown". Names are cut to 256 bytes.
 func WithPrincipal(ctx context.Context, name string) context.Context {
 	return record.WithPrincipal(ctx, name)
+}
+
+// WithSource returns a context in which changes are audited as requested from an address, cut to 256 bytes. Without
+// one, the events have none.
+func WithSource(ctx context.Context, address string) context.Context {
+	return record.WithSource(ctx, address)
 }
 
 // Page is one page of a list. It may hold fewer items than requested, even none.
@@ -60,6 +69,14 @@ func configErr(field, format string, args ...any) *weir.ConfigError {
 func notFound(what, id string) error { return fmt.Errorf("%s %q: %w", what, id, weir.ErrNotFound) }
 
 func checkID(field, id string) error { return publicError(record.CheckID(field, id)) }
+
+// checkResource is checkID for a resource that may be empty, a group or the total.
+func checkResource(id string) error {
+	if id == "" {
+		return nil
+	}
+	return publicError(record.CheckResource("resource", id))
+}
 
 // checkOptional is checkID for an id that may be empty.
 func checkOptional(field, id string) error {

@@ -14,11 +14,12 @@ import (
 type AuditLog struct{ catalog }
 
 // AuditEvent records one change: who changed what, and how. It is written in the same atomic step as the change, except
-// for bucket.reset; see [Buckets.Reset].
+// for bucket.reset and bucket.forgive, see [Buckets.Reset], and balance.credit, see [Balances.Add].
 //
 // Actions are entity.create, entity.update, entity.delete, entity.adopt, limits.set, limits.delete, limits.adopt,
-// limits.on_unavailable, system.on_unavailable, system.near_limit, manifest.apply, bucket.reset, namespace.create,
-// namespace.delete, namespace.recover, namespace.purge and secret.create.
+// limits.on_unavailable, system.on_unavailable, system.near_limit, system.entities, manifest.apply,
+// bucket.reset, bucket.forgive, balance.credit, namespace.create, namespace.max_buckets, namespace.delete,
+// namespace.recover, namespace.purge and secret.create.
 type AuditEvent struct {
 	// ID sorts by time: to the millisecond, and strictly among the events of one limiter.
 	ID        string          `json:"id"`
@@ -28,13 +29,20 @@ type AuditEvent struct {
 	Subject   string          `json:"subject"`          // see [AuditQuery]
 	Before    json.RawMessage `json:"before,omitempty"` // nil if there was nothing before
 	After     json.RawMessage `json:"after,omitempty"`  // nil if nothing is left
+	// Source is the address that a server had the request from, or "": see [WithSource].
+	Source string `json:"source,omitempty"`
+	// Number counts the events of the namespace, from 1. Previous is the SHA-256 of the one before, in hex: of its
+	// line in an archive. Events that earlier versions of weir wrote have neither.
+	Number          uint64    `json:"number,omitempty"`
+	Previous        string    `json:"previous,omitempty"`
+	PreviousExpires time.Time `json:"previous_expires,omitzero"` // when the one before expires
 }
 
 // AuditQuery selects the events of the limiter's namespace, or those of one subject:
 //
 //   - entity:ID, including the entity's limits; resource:NAME; system
 //   - manifest:NAME, for its revisions
-//   - the result of [BucketSubject]
+//   - the result of [BucketSubject]; balance:ENTITY#RESOURCE#LIMIT, escaped like that, for the credits of a balance
 //   - namespace:NAME for the changes of a namespace, namespace: for those of all namespaces, secret:NAME. These are
 //     stored with the registry of namespaces, so they outlive the namespaces, and any limiter of the store finds them.
 type AuditQuery struct {
@@ -61,16 +69,16 @@ func (s *AuditLog) List(ctx context.Context, query AuditQuery) (Page[AuditEvent]
 		q.Namespace = space
 	}
 	return pageOf(ctx, s.catalog, q, func(r store.Record) (*AuditEvent, error) {
-		var e record.Audit
-		if err := record.Decode(r, &e); err != nil {
+		e, err := record.LineOf(r)
+		if err != nil {
 			return nil, err
 		}
-		if query.Subject == "namespace:" && !strings.HasPrefix(r.Key.Sub, query.Subject) {
+		if query.Subject == "namespace:" && !strings.HasPrefix(e.Subject, query.Subject) {
 			return nil, nil //nolint:nilnil // not of a namespace
 		}
 		return &AuditEvent{
-			ID: r.Key.ID, At: e.At, Principal: e.Principal, Action: e.Action, Subject: r.Key.Sub,
-			Before: e.Before, After: e.After,
+			e.ID, e.At, e.Principal, e.Action, e.Subject, e.Before, e.After, e.Source, e.Number, e.Previous,
+			e.PreviousExpires,
 		}, nil
 	})
 }

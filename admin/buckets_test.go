@@ -18,18 +18,23 @@ func TestBucket(t *testing.T) {
 	t.Parallel()
 	lim, ctx := limiterOn(t, memory.New(&memory.Config{Now: func() time.Time { return noon }})), t.Context()
 	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{}, weir.PerMinute("rpm", 60), weir.PerMinute("tpm", 1000)))
-	if _, err := admin.New(lim).Buckets.Get(ctx, "e", "r"); !errors.Is(err, weir.ErrNotFound) {
-		t.Errorf("before: %v", err)
+	full := admin.Bucket{Entity: "e", Resource: "r", Limits: []admin.BucketLimit{
+		{Limit: weir.PerMinute("rpm", 60), Available: 60}, {Limit: weir.PerMinute("tpm", 1000), Available: 1000},
+	}}
+	got, err := admin.New(lim).Buckets.Get(ctx, "e", "r")
+	must(t, err)
+	if diff := cmp.Diff(full, got); diff != "" {
+		t.Errorf("a bucket that does not exist is full (-want +got)\n%s", diff)
 	}
 	lease, err := lim.Acquire(ctx, weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"rpm": 2, "tpm": 900}})
 	must(t, err)
-	must(t, lease.Adjust(ctx, weir.Tokens{"tpm": 200}))
-	must(t, lease.Adjust(ctx, weir.Tokens{"tpm": -50}))
+	must(t, errOf(lease.Adjust(ctx, weir.Tokens{"tpm": 200})))
+	must(t, errOf(lease.Adjust(ctx, weir.Tokens{"tpm": -50})))
 	extra := weir.PerHour("rph", 7)
 	_, err = lim.Acquire(ctx, weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"rph": 3}, Limits: []weir.Limit{extra}})
 	must(t, err)
 
-	got, err := admin.New(lim).Buckets.Get(ctx, "e", "r")
+	got, err = admin.New(lim).Buckets.Get(ctx, "e", "r")
 	must(t, err)
 	want := admin.Bucket{Entity: "e", Resource: "r", ID: got.ID, At: noon, Limits: []admin.BucketLimit{
 		{Limit: weir.PerMinute("rpm", 60), Available: 58, Debited: 2},
@@ -41,8 +46,10 @@ func TestBucket(t *testing.T) {
 	}
 
 	must(t, admin.New(lim).Buckets.Reset(ctx, "e", "r"))
-	if _, err := admin.New(lim).Buckets.Get(ctx, "e", "r"); !errors.Is(err, weir.ErrNotFound) {
-		t.Errorf("reset: %v", err)
+	got, err = admin.New(lim).Buckets.Get(ctx, "e", "r")
+	must(t, err)
+	if diff := cmp.Diff(full, got); diff != "" {
+		t.Errorf("after the reset (-want +got)\n%s", diff)
 	}
 	if err := admin.New(lim).Buckets.Reset(ctx, "e", "r"); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("reset again: %v", err)
@@ -54,6 +61,55 @@ func TestBucket(t *testing.T) {
 	must(t, err)
 	if got := av.Statuses[1].Available; got != 1000 {
 		t.Errorf("%d tpm available after the reset", got)
+	}
+}
+
+// TestBucketInForce checks that buckets are shown with the limits in force, as the next request will find them.
+func TestBucketInForce(t *testing.T) {
+	t.Parallel()
+	lim, ctx := limiterOn(t, memory.New(&memory.Config{Now: func() time.Time { return noon }})), t.Context()
+	limits := admin.New(lim).Limits
+	must(t, limits.Set(ctx, admin.Scope{}, weir.PerMinute("rpm", 100), weir.PerMinute("tpm", 10), weir.PerMinute("old", 5)))
+	_, err := lim.Acquire(ctx, weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"rpm": 49, "tpm": 1}})
+	must(t, err)
+	show := func() []admin.BucketLimit {
+		t.Helper()
+		got, err := admin.New(lim).Buckets.Get(ctx, "e", "r")
+		must(t, err)
+		page, err := admin.New(lim).Buckets.List(ctx, admin.BucketQuery{Resource: "r"})
+		must(t, err)
+		if diff := cmp.Diff([]admin.Bucket{got}, page.Items); diff != "" {
+			t.Errorf("shown, and as listed\n%s", diff)
+		}
+		return got.Limits
+	}
+	check := func(what string, want ...admin.BucketLimit) {
+		t.Helper()
+		if diff := cmp.Diff(want, show()); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", what, diff)
+		}
+	}
+	rpm := func(n, left int64) admin.BucketLimit {
+		return admin.BucketLimit{Limit: weir.PerMinute("rpm", n), Available: left, Debited: 49}
+	}
+	tpm := admin.BucketLimit{Limit: weir.PerMinute("tpm", 10), Available: 9, Debited: 1, Removed: true}
+	must(t, limits.Set(ctx, admin.Scope{Entity: "e"}, weir.PerMinute("rpm", 10), weir.PerMinute("new", 7)))
+	check("lowered, removed, new", rpm(10, -39), admin.BucketLimit{Limit: weir.PerMinute("new", 7), Available: 7}, tpm)
+	av, err := lim.Available(ctx, "e", "r")
+	must(t, err)
+	if av.Statuses[0].Available != -39 {
+		t.Errorf("available: %+v", av.Statuses)
+	}
+	must(t, limits.Set(ctx, admin.Scope{Entity: "e", Resource: "r"}, weir.PerMinute("rpm", 1000)))
+	check("raised", rpm(1000, 951), tpm)
+	for _, s := range []admin.Scope{{}, {Entity: "e"}, {Entity: "e", Resource: "r"}} {
+		must(t, limits.Delete(ctx, s))
+	}
+	was := rpm(100, 51)
+	was.Removed = true
+	check("none in force", was, tpm)
+	if _, err := admin.New(lim).Buckets.Get(ctx, "e", "other"); !errors.Is(err, weir.ErrNotFound) {
+		t.Errorf("no bucket and no limits: %v", err)
 	}
 }
 
@@ -176,6 +232,40 @@ func TestBucketsRefuse(t *testing.T) {
 	for _, err := range []error{err, err2, admin.New(lim.In("nowhere")).Buckets.Reset(ctx, "e", "r")} {
 		if !errors.Is(err, weir.ErrNotFound) {
 			t.Errorf("no namespace: %v", err)
+		}
+	}
+}
+
+// Forgiving raises what is below zero to zero, and nothing else.
+func TestForgive(t *testing.T) {
+	t.Parallel()
+	lim, ctx := limiterOn(t, memory.New(nil)), t.Context()
+	defer lim.Close()
+	a := admin.New(lim)
+	must(t, a.Limits.Set(ctx, admin.Scope{}, weir.PerDay("rpd", 10), weir.PerDay("tpd", 1000)))
+	lease, err := lim.Acquire(ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rpd": 4}})
+	must(t, err)
+	if _, err := lease.Adjust(ctx, weir.Tokens{"tpd": 1_000_000_000_000_000}); !errors.Is(err, weir.ErrMaxDebt) {
+		t.Fatal(err)
+	}
+	b, err := a.Buckets.Forgive(ctx, "alice", "api")
+	must(t, err)
+	for _, l := range b.Limits {
+		if want := map[string]int64{"rpd": 6, "tpd": 0}[l.Limit.Name]; l.Available != want {
+			t.Errorf("%s: %d are left, want %d", l.Limit.Name, l.Available, want)
+		}
+		if kept := l.Debited - l.Returned; l.Limit.Name == "tpd" && (kept < 1000 || kept > 1001) { // both are rounded down
+			t.Errorf("%d debited, %d returned", l.Debited, l.Returned)
+		}
+	}
+	for _, entity := range []string{"alice", "bob"} { // one is even by now, the other has no bucket
+		before, err := a.Buckets.Get(ctx, entity, "api")
+		must(t, err)
+		n := len(events(t, lim, admin.BucketSubject(entity, "api")))
+		after, err := a.Buckets.Forgive(ctx, entity, "api")
+		must(t, err)
+		if !after.At.Equal(before.At) || len(events(t, lim, admin.BucketSubject(entity, "api"))) != n {
+			t.Errorf("%s: forgiving nothing changed %+v to %+v", entity, before, after)
 		}
 	}
 }

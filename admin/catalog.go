@@ -4,15 +4,13 @@ import (
 	"context"
 
 	"github.com/weirlimits/weir/internal/parts"
+	"github.com/weirlimits/weir/internal/policy/prepaid"
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
 // catalog reads and changes records. All services have it in common.
 type catalog struct{ parts parts.Parts }
-
-// chunk is how many records one commit removes.
-const chunk = 25
 
 // space returns the opaque id of the limiter's namespace, unless one of the checks of the request has failed.
 func (c catalog) space(ctx context.Context, checks ...error) (string, error) {
@@ -42,25 +40,21 @@ func (c catalog) list(ctx context.Context, q store.Query) (store.Page, error) {
 	return c.parts.Store.List(ctx, q)
 }
 
-// each calls f with every page of records that match, until it fails.
-func (c catalog) each(ctx context.Context, q store.Query, f func([]store.Record) error) error {
-	for {
-		page, err := c.list(ctx, q)
-		if err == nil && len(page.Records) > 0 {
-			err = f(page.Records)
-		}
-		if err != nil {
-			return err
-		}
-		if q.After = page.Next; q.After == "" {
-			return nil
-		}
+// keep returns an error if a change would hide a balance.
+func (c catalog) keep(ctx context.Context, ch prepaid.Change) error {
+	errs, err := prepaid.Hidden(ctx, c.parts.Store, c.parts.Policies, []prepaid.Change{ch})
+	if err == nil {
+		err = errs[0]
 	}
+	return publicError(err)
 }
 
 // commit writes records of a namespace together with the audit events of the change. Only the steps of a longer change
 // have no event: marks, and the records that a purge removes. The end of the change has one.
 func (c catalog) commit(ctx context.Context, space string, events []record.Event, writes ...store.Write) error {
+	if err := record.CheckNew(writes); err != nil {
+		return publicError(err)
+	}
 	return c.parts.Policies.Commit(ctx, space, events, writes...)
 }
 

@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/policy/declare"
 	"github.com/weirlimits/weir/internal/policy/record"
+	"github.com/weirlimits/weir/internal/policy/tree"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -25,7 +27,7 @@ type Declared struct {
 	Limits  *ScopedLimits
 	Version uint64 // counts changes; 0 means that there is no record
 	// Deleting is set if a deletion of the entity has begun and not finished. If Created is zero, the entity was never
-	// created, and its limits and buckets are being deleted.
+	// created, and its limits are being deleted.
 	Deleting bool
 }
 
@@ -47,10 +49,12 @@ type DeclaredQuery struct {
 }
 
 // declarable lists the kinds of records that manifests declare, in the order in which they are listed.
-var declarable = []store.Kind{store.KindSystem, store.KindResourceLimits, store.KindEntity, store.KindEntityLimits}
+var declarable = []store.Kind{
+	store.KindSystem, store.KindPlanLimits, store.KindResourceLimits, store.KindEntity, store.KindEntityLimits,
+}
 
 // Declarable returns all records of the namespace that a manifest could declare, managed or not: the limits of the
-// system, the limits of resources, the entities, and the limits of entities.
+// system, of plans and of resources, the entities, and the limits of entities.
 func (s *Manifests) Declarable(ctx context.Context, query DeclaredQuery) (Page[Declared], error) {
 	space, err := s.space(ctx)
 	if err != nil {
@@ -79,12 +83,14 @@ func declaredOf(r store.Record) (*Declared, error) {
 	d := Declared{Version: r.Version}
 	if r.Key.Kind != store.KindEntity {
 		sl, err := scopedLimits(r)
-		d.Limits = &sl
+		if d.Limits = &sl; err == nil && sl.Empty() {
+			return nil, nil //nolint:nilnil // it has only marks, and declares nothing
+		}
 		return &d, err
 	}
 	n, err := nodeOf(r)
 	e := n.entity()
-	d.Entity, d.Deleting = &e, n.rec.Deleting
+	d.Entity, d.Deleting = &e, n.Rec.Deleting
 	return &d, err
 }
 
@@ -113,40 +119,76 @@ type DeclaredChange struct {
 // next debit. A second change of one record is refused with a [*weir.ConfigError].
 //
 // A parent must exist: declare entities after their parents, in a later call, and remove them before their parents.
-// Removing an entity leaves its limits and buckets.
+// Removing an entity leaves its limits and buckets. A plan must exist before an entity names it, too. It is removed
+// with its default limits, and with all others, once no entity names it any more.
 //
 // Errors: [weir.ErrConflict] if a record is not as it was read; after a store error, the change may have been made.
 func (s *Manifests) Declare(ctx context.Context, changes []DeclaredChange) []error {
+	return s.declare(ctx, changes, false)
+}
+
+// Check returns the errors of [Manifests.Declare] for changes that are not valid, or hide a balance. It makes none.
+func (s *Manifests) Check(ctx context.Context, changes []DeclaredChange) []error {
+	return s.declare(ctx, changes, true)
+}
+
+func (s *Manifests) declare(ctx context.Context, changes []DeclaredChange, check bool) []error {
 	space, err := s.space(ctx)
 	if err != nil {
 		return slices.Repeat([]error{err}, len(changes))
 	}
-	d := &declaration{catalog: s.catalog, space: space, errs: make([]error, len(changes)), nodes: make(map[string]node)}
-	var leaving []leaver
+	errs := make([]error, len(changes))
+	all := make([]declare.Change, len(changes))
 	first := make(map[store.Key]int, len(changes))
-	for i := range changes {
-		ch := &changes[i]
-		if d.errs[i] = ch.validate(); d.errs[i] != nil {
+	for i, ch := range changes {
+		if errs[i] = ch.validate(); errs[i] != nil {
 			continue
 		}
 		k := cmp.Or(ch.After.key(space), ch.Before.key(space))
 		if at, twice := first[k]; twice {
-			d.errs[i] = configErr("change", "is about the same record as change %d of this call", at)
+			errs[i] = configErr("change", "is about the same record as change %d of this call", at)
 			continue
 		}
 		first[k] = i
-		switch {
-		case ch.After.Entity == nil && ch.Before.Entity != nil:
-			leaving = append(leaving, leaver{i, ch.node(space, ch.Before.Entity)})
-		case ch.moves():
-			d.move(ctx, i, ch)
-		default:
-			d.add(ctx, i, ch)
-		}
+		all[i] = ch.records(k)
 	}
-	d.flush(ctx)
-	d.remove(ctx, leaving)
-	return d.errs
+	d := &declare.Declaration{Tree: s.tree(), Namespace: space, Removed: limitsRemoved, Check: check}
+	d.Run(ctx, all, errs)
+	for i, err := range errs {
+		errs[i] = publicError(err)
+	}
+	return errs
+}
+
+// limitsRemoved returns the event of the removal of limits.
+func limitsRemoved(r store.Record) (record.Event, error) {
+	before, err := scopedLimits(r)
+	ev := record.Event{Action: "limits.delete", Subject: before.subject(), Before: before}
+	if before.source() == weir.SourcePlanDefault {
+		ev.Action = "plan.delete"
+	}
+	return ev, err
+}
+
+// records returns the change as one of records.
+func (ch *DeclaredChange) records(k store.Key) declare.Change {
+	out := declare.Change{Key: k, Version: ch.Before.Version, Event: ch.event()}
+	if b := ch.Before.Limits; b != nil {
+		out.Before = storedLimits(b.Limits)
+	}
+	if b := ch.Before.Entity; b != nil {
+		out.Was = ch.node(k.Namespace, b).Rec
+	}
+	if a := ch.After.Entity; a != nil {
+		out.Entity = new(ch.node(k.Namespace, a).Rec)
+	}
+	if l := ch.After.Limits; l != nil {
+		lr, _ := l.records() // the change was validated; there may be none
+		lr.OnUnavailable, lr.NearLimit, lr.Entities = string(l.OnUnavailable), l.NearLimit, string(l.Entities)
+		lr.Group, lr.Managed = l.Group, (*record.Managed)(l.Managed)
+		out.Limits = &lr
+	}
+	return out
 }
 
 func (ch *DeclaredChange) validate() error {
@@ -182,30 +224,22 @@ func (d *Declared) key(space string) store.Key {
 	return store.Key{}
 }
 
-// moves reports whether an existing entity gets another parent, which may take several steps.
-func (ch *DeclaredChange) moves() bool {
-	b, a := ch.Before.Entity, ch.After.Entity
-	return a != nil && b != nil && a.Parent != "" && a.Parent != b.Parent
-}
-
 // node returns the entity's record with its new contents, at the version that was read.
 func (ch *DeclaredChange) node(space string, e *Entity) node {
-	n := node{key: record.EntityKey(space, e.ID), version: ch.Before.Version}
+	n := node{tree.Node{Key: record.EntityKey(space, e.ID), Version: ch.Before.Version}}
 	n.set(e)
-	n.rec.Created = record.Stamp()
+	n.Rec.Created = record.Stamp()
 	if b := ch.Before.Entity; b != nil && !b.Created.IsZero() {
-		n.rec.Created = b.Created
+		n.Rec.Created = b.Created
 	}
 	return n
 }
 
 // event returns the audit event of the change, the same as for a single change.
-func (ch *DeclaredChange) event() record.Event {
+func (ch *DeclaredChange) event() (ev record.Event) {
 	b, a := ch.Before, ch.After
-	var ev record.Event
-	switch {
-	case b.Entity != nil || a.Entity != nil:
-		ev = record.Event{Action: "entity.update", Subject: "entity:"}
+	if b.Entity != nil || a.Entity != nil {
+		ev = record.Event{Action: "entity.update", Subject: "entity:" + cmp.Or(a.Entity, b.Entity).ID}
 		switch {
 		case a.Entity == nil:
 			ev.Action = "entity.delete"
@@ -215,25 +249,27 @@ func (ch *DeclaredChange) event() record.Event {
 			ev.Action = "entity.adopt"
 		}
 		if b.Entity != nil {
-			ev.Subject, ev.Before = ev.Subject+b.Entity.ID, b.Entity
+			ev.Before = b.Entity
 		}
 		if a.Entity != nil {
-			ev.Subject, ev.After = "entity:"+a.Entity.ID, a.Entity
+			ev.After = a.Entity
 		}
-	default:
-		ev = record.Event{Action: "limits.set"}
-		switch {
-		case a.Limits == nil:
-			ev.Action = "limits.delete"
-		case b.Limits != nil && a.Limits.equal(b.Limits):
-			ev.Action = "limits.adopt"
-		}
-		if b.Limits != nil {
-			ev.Subject, ev.Before = b.Limits.Scope.subject(), b.Limits
-		}
-		if a.Limits != nil {
-			ev.Subject, ev.After = a.Limits.Scope.subject(), a.Limits
-		}
+		return ev
+	}
+	ev = record.Event{Action: "limits.set", Subject: cmp.Or(a.Limits, b.Limits).subject()}
+	switch {
+	case a.Limits == nil && b.Limits.source() == weir.SourcePlanDefault:
+		ev.Action = "plan.delete"
+	case a.Limits == nil:
+		ev.Action = "limits.delete"
+	case b.Limits != nil && a.Limits.equal(b.Limits):
+		ev.Action = "limits.adopt"
+	}
+	if b.Limits != nil {
+		ev.Before = b.Limits
+	}
+	if a.Limits != nil {
+		ev.After = a.Limits
 	}
 	return ev
 }

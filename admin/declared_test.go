@@ -52,7 +52,7 @@ func TestDeclare(t *testing.T) {
 	lim, ctx := limiterOn(t, memory.New(nil)), admin.WithPrincipal(t.Context(), "ann")
 	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "r"}, weir.PerHour("rph", 5)))
 	allowed(t, lim, "alice", "r", true)
-	was := declarable(t, lim, 1)["{ r}"]
+	was := declarable(t, lim, 1)["{ r }"]
 	changes := []admin.DeclaredChange{
 		{Before: was, After: declaredLimits(admin.Scope{Resource: "r"}, "m", weir.PerHour("rph", 2))},
 		{After: declaredLimits(admin.Scope{}, "m", weir.PerHour("rph", 9))},
@@ -75,7 +75,7 @@ func TestDeclare(t *testing.T) {
 	if len(all) != 203 {
 		t.Errorf("%d records", len(all))
 	}
-	if d := all["{e7 }"]; d.Managed() == nil || *d.Managed() != *mark("m") || d.Version != 1 {
+	if d := all["{e7  }"]; d.Managed() == nil || *d.Managed() != *mark("m") || d.Version != 1 {
 		t.Errorf("%+v", d)
 	}
 	got := events(t, lim, "resource:r")
@@ -89,17 +89,17 @@ func TestDeclare(t *testing.T) {
 	if sl.Managed == nil || sl.Managed.Manifest != "m" {
 		t.Errorf("the mark is gone: %+v", sl)
 	}
-	now := declarable(t, lim, 0)["{ r}"]
+	now := declarable(t, lim, 0)["{ r }"]
 	must(t, admin.New(lim).Manifests.Declare(ctx, []admin.DeclaredChange{{Before: now, After: declaredLimits(admin.Scope{Resource: "r"}, "n", weir.PerHour("rph", 3))}})[0])
 	if got := events(t, lim, "resource:r"); got[len(got)-1].action != "limits.adopt" {
 		t.Errorf("%+v", got)
 	}
 	// The first change is based on an outdated read and conflicts; the others are made all the same.
-	errs := admin.New(lim).Manifests.Declare(ctx, []admin.DeclaredChange{{Before: now}, {Before: all["{e7 }"]}, {Before: all["org"]}})
+	errs := admin.New(lim).Manifests.Declare(ctx, []admin.DeclaredChange{{Before: now}, {Before: all["{e7  }"]}, {Before: all["org"]}})
 	if !errors.Is(errs[0], weir.ErrConflict) || errs[1] != nil || errs[2] != nil {
 		t.Errorf("%v", errs)
 	}
-	if all := declarable(t, lim, 0); len(all) != 201 || all["{ r}"].Version == 0 {
+	if all := declarable(t, lim, 0); len(all) != 201 || all["{ r }"].Version == 0 {
 		t.Errorf("%d records", len(all))
 	}
 	for _, err := range admin.New(lim.In("none")).Manifests.Declare(ctx, changes[:1]) {
@@ -131,7 +131,7 @@ func TestDeclareTwice(t *testing.T) {
 		}
 	}
 	all := declarable(t, lim, 0)
-	if l := all["{ api}"].Limits; l.Limits[0].Amount != 1 || all["alice"].Entity.Name != "" || len(all) != 3 {
+	if l := all["{ api }"].Limits; l.Limits[0].Amount != 1 || all["alice"].Entity.Name != "" || len(all) != 3 {
 		t.Errorf("%+v", all)
 	}
 }
@@ -254,7 +254,7 @@ func TestRevisions(t *testing.T) {
 	}
 	last, _, err := admin.New(lim).Manifests.Revision(ctx, "m", 0)
 	must(t, err)
-	if again, err := admin.New(lim).Manifests.Last(ctx, "m"); err != nil || again != last || last.Revision != 3 {
+	if again, _, err := admin.New(lim).Manifests.Last(ctx, "m"); err != nil || again != last || last.Revision != 3 {
 		t.Errorf("%+v, %+v, %v", last, again, err)
 	}
 	for _, n := range []int{4, -1} {
@@ -302,6 +302,32 @@ func TestValidate(t *testing.T) {
 		var config *weir.ConfigError
 		if errors.As(tt.err, &config) == tt.good {
 			t.Errorf("%v, good is %v", tt.err, tt.good)
+		}
+	}
+}
+
+// TestDeclareLargest declares the largest limits there can be, more of them than one commit holds.
+func TestDeclareLargest(t *testing.T) {
+	t.Parallel()
+	lim := limiterOn(t, memory.New(nil))
+	var changes []admin.DeclaredChange
+	for i := range 40 {
+		limits := make([]weir.Limit, 64)
+		for j := range limits { // each byte of a name has six in JSON
+			limits[j] = weir.Limit{Name: fmt.Sprintf("%02d", j) + strings.Repeat("<", 254), Amount: 1000, Period: time.Hour, Burst: 1000}
+		}
+		changes = append(changes, admin.DeclaredChange{After: declaredLimits(admin.Scope{Entity: fmt.Sprint("e", i)}, "m", limits...)})
+	}
+	for range 2 { // first new, then changed, so that each event has both
+		for i, err := range admin.New(lim).Manifests.Declare(t.Context(), changes) {
+			if err != nil {
+				t.Fatalf("change %d: %v", i, err)
+			}
+		}
+		all := declarable(t, lim, 0)
+		for i := range changes {
+			changes[i].Before = all[fmt.Sprintf("{e%d  }", i)]
+			changes[i].After.Limits.Limits[0].Amount--
 		}
 	}
 }

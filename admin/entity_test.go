@@ -328,3 +328,39 @@ func TestConcurrentUpdate(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// TestEntityWas checks that of several changes that are based on the same state, exactly one is made.
+func TestEntityWas(t *testing.T) {
+	t.Parallel()
+	lim, ctx := memoryLimiter(t), t.Context()
+	entities := admin.New(lim).Entities
+	must(t, entities.Create(ctx, admin.Entity{ID: "e"}))
+	was, err := entities.Get(ctx, "e")
+	must(t, err)
+	var made sync.Map
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			_, err := entities.Update(ctx, "e", admin.EntityUpdate{Name: new(fmt.Sprint("n", i)), Was: &was})
+			if err == nil {
+				made.Store(fmt.Sprint("n", i), true)
+			} else if !errors.Is(err, weir.ErrConflict) {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	now, err := entities.Get(ctx, "e")
+	must(t, err)
+	names := maps.Collect(made.Range)
+	if len(names) != 1 || names[now.Name] == nil {
+		t.Errorf("the name is %q, after successful changes to %v", now.Name, names)
+	}
+	if err := entities.Delete(ctx, "e", admin.DeleteOptions{Was: &was}); !errors.Is(err, weir.ErrConflict) {
+		t.Errorf("deleted what had changed: %v", err)
+	}
+	if again, err := entities.Get(ctx, "e"); err != nil || again.Name != now.Name {
+		t.Errorf("after a deletion that was refused: %+v, %v", again, err)
+	}
+	must(t, entities.Delete(ctx, "e", admin.DeleteOptions{Was: &now}))
+}

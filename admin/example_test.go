@@ -30,7 +30,7 @@ func ExampleUsageReports() {
 			fmt.Println(err)
 			return
 		}
-		_ = lease.Adjust(ctx, weir.Tokens{"tpd": -50})
+		_, _ = lease.Adjust(ctx, weir.Tokens{"tpd": -50})
 		_ = lease.Commit(ctx)
 	}
 	page, err := admin.New(lim).Usage.Windows(ctx, admin.UsageQuery{Entity: "key-bob", Window: admin.Monthly})
@@ -48,4 +48,35 @@ func ExampleUsageReports() {
 	// key-alice 650
 	// key-bob 150
 	// 800 <nil> <nil> <nil>
+}
+
+// Sell credits: top up a balance once for each invoice, and let requests spend it.
+func ExampleBalances() {
+	ctx := context.Background()
+	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer lim.Close()
+	a := admin.New(lim)
+	credits := weir.Limit{Name: "credits", Balance: true}
+	if err := a.Limits.Set(ctx, admin.Scope{Entity: "alice", Resource: weir.TotalResource}, credits); err != nil {
+		fmt.Println(err)
+		return
+	}
+	invoice := admin.Credit{
+		BalanceKey: admin.BalanceKey{Entity: "alice", Limit: "credits"}, Amount: 500, ID: "inv-1042",
+	}
+	for range 2 { // the answer was lost
+		b, repeated, err := a.Balances.Add(ctx, invoice)
+		fmt.Println(b.Available, repeated, err)
+	}
+	spend := weir.Request{Entity: "alice", Resource: "gpt-4", Tokens: weir.Tokens{"credits": 501}}
+	_, err = lim.Acquire(ctx, spend)
+	fmt.Println(err)
+	// Output:
+	// 500 false <nil>
+	// 500 true <nil>
+	// limit exceeded: credits of alice on the total has 500 available, 501 requested; waiting does not help until it is topped up
 }

@@ -128,7 +128,7 @@ func (k *ManifestLock) Record(ctx context.Context, rev Revision, text []byte) (R
 	}
 	last := k.m.last
 	rev.Manifest, rev.Revision, rev.At, rev.By = k.m.key.ID, last.Revision+1, record.Stamp(), record.Principal(ctx)
-	parts, err := putText(ctx, k.catalog, k.space, rev.Manifest, rev.Revision, text)
+	parts, err := k.catalog.text(k.space, rev.Manifest, rev.Revision).Write(ctx, text)
 	if err != nil {
 		return rev, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/purge"
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
@@ -15,10 +16,20 @@ import (
 // Purge permanently removes the contents of a deleted namespace. It takes the name of a deleted namespace, or
 // the opaque id of an orphan; it refuses a live namespace.
 //
-// It removes the name first, so that nobody can recover half a namespace, and the id last; in between, the namespace is
-// an orphan. To resume an interrupted purge, purge the name again, unless it is in use again; purging the id always
-// works. Other processes may use the namespace until their [weir.Config.CacheTTL] has passed since it was deleted: what
-// they spend in the meantime is left behind, where nothing lists it.
+// It removes the name first, so that nobody can recover half a namespace, and finishes the id last; in between, the
+// namespace is an orphan. To resume an interrupted purge, purge the name again, unless it is in use again; purging the
+// id always works.
+//
+// Audit events stay until they expire: archive them before.
+//
+// Balances are dropped, with the ids of their credits. Those of a balance whose bucket the store has forgotten, because
+// it was 0, stay; they mean nothing without the namespace.
+//
+// Buckets are sealed: they admit nothing under the limits that they had, keep what is spent so that nobody can spend it
+// again, and expire by themselves once they would be full. Other processes may use the namespace until their
+// [weir.Config.CacheTTL] has passed since it was deleted. Until then, requests whose buckets are sealed fail with
+// [weir.ErrNoLimits]; those of entities without a bucket are still admitted within their limits, and make the namespace
+// an orphan again, to be purged by its id.
 //
 // Errors: [weir.ErrNotFound], [*weir.ConfigError] for a live namespace.
 func (s *Namespaces) Purge(ctx context.Context, nameOrID string) error {
@@ -31,7 +42,10 @@ func (s *Namespaces) Purge(ctx context.Context, nameOrID string) error {
 			return err
 		}
 		for i := range orphans {
-			if err := s.purge(ctx, &orphans[i]); err != nil {
+			o := &orphans[i]
+			before := Namespace{Name: o.Name, ID: o.ID}
+			ev := record.Event{Action: "namespace.purge", Subject: "namespace:" + o.Name, Before: before}
+			if err := s.contents(o.ID).Remove(ctx, o, ev); err != nil {
 				return err
 			}
 		}
@@ -40,7 +54,7 @@ func (s *Namespaces) Purge(ctx context.Context, nameOrID string) error {
 }
 
 // purgeable returns the orphans that a name or id refers to. If needed, it removes the name to make an orphan.
-func (s *Namespaces) purgeable(ctx context.Context, nameOrID string) ([]orphan, error) {
+func (s *Namespaces) purgeable(ctx context.Context, nameOrID string) ([]purge.Orphan, error) {
 	r, ns, err := s.find(ctx, nameOrID)
 	switch {
 	case errors.Is(err, weir.ErrNotFound):
@@ -54,15 +68,14 @@ func (s *Namespaces) purgeable(ctx context.Context, nameOrID string) ([]orphan, 
 	if err != nil {
 		return nil, err
 	}
-	o := orphan{Namespace{Name: ns.Name, ID: ns.ID}, id}
-	ev := record.Event{
-		Action: "namespace.purge", Subject: "namespace:" + ns.Name, Before: ns, After: o.Namespace,
-	}
-	return []orphan{o}, s.commit(ctx, store.Registry, []record.Event{ev}, record.Remove(r))
+	after := Namespace{Name: ns.Name, ID: ns.ID}
+	ev := record.Event{Action: "namespace.purge", Subject: "namespace:" + ns.Name, Before: ns, After: after}
+	o := purge.Orphan{Name: ns.Name, ID: ns.ID, Record: id}
+	return []purge.Orphan{o}, s.commit(ctx, store.Registry, []record.Event{ev}, record.Remove(r))
 }
 
 // findOrphans looks for an orphan with the id, then for orphans that had the name.
-func (s *Namespaces) findOrphans(ctx context.Context, nameOrID string) ([]orphan, error) {
+func (s *Namespaces) findOrphans(ctx context.Context, nameOrID string) ([]purge.Orphan, error) {
 	id, err := s.get(ctx, record.NamespaceIDKey(nameOrID))
 	if err != nil {
 		return nil, err
@@ -79,7 +92,7 @@ func (s *Namespaces) findOrphans(ctx context.Context, nameOrID string) ([]orphan
 	switch {
 	case err != nil:
 		return nil, err
-	case len(ids) == 0:
+	case len(orphans) == 0 && !slices.ContainsFunc(ids, func(r store.Record) bool { return r.Expires.IsZero() }):
 		return nil, notFound("namespace", nameOrID)
 	case len(orphans) == 0:
 		return nil, configErr("namespace", "%q is the id of a named namespace: delete and purge it by name", nameOrID)
@@ -87,42 +100,17 @@ func (s *Namespaces) findOrphans(ctx context.Context, nameOrID string) ([]orphan
 	return orphans, nil
 }
 
-// purge removes the contents of an orphan, then its id.
-func (s *Namespaces) purge(ctx context.Context, o *orphan) error {
-	for _, kind := range store.Kinds {
-		if err := s.sweep(ctx, store.Query{Namespace: o.ID, Kind: kind, Max: chunk}); err != nil {
-			return err
-		}
+// contents returns what a namespace holds.
+func (s *Namespaces) contents(id string) *purge.Namespace {
+	return &purge.Namespace{
+		Store: s.parts.Store, Usage: s.parts.Usage, Policies: s.parts.Policies, Seal: s.parts.Seal, ID: id,
 	}
-	if err := s.forgetBuckets(ctx, store.BucketQuery{Namespace: o.ID}); err != nil {
-		return err
-	}
-	if s.parts.Usage != nil {
-		if err := s.parts.Usage.ForgetUsage(ctx, o.ID); err != nil {
-			return err
-		}
-	}
-	var writes []store.Write
-	if o.record.Version != 0 { // as a rule: only something else than weir leaves a name without an id
-		writes = append(writes, record.Remove(o.record))
-	}
-	ev := record.Event{Action: "namespace.purge", Subject: "namespace:" + o.Name, Before: o.Namespace}
-	return s.commit(ctx, store.Registry, []record.Event{ev}, writes...)
 }
 
-// sweep deletes all records that match a query, without audit events.
-func (s *Namespaces) sweep(ctx context.Context, q store.Query) error {
-	return s.each(ctx, q, func(rs []store.Record) error {
-		writes := make([]store.Write, len(rs))
-		for i, r := range rs {
-			writes[i] = record.Remove(r)
-		}
-		return s.commit(ctx, q.Namespace, nil, writes...)
-	})
-}
-
-// Orphans returns namespaces without a name, by opaque id: the remains of purges that did not finish. To finish one,
-// purge its id. Name is the namespace's former name, which may be in use again. The query's Deleted field is ignored.
+// Orphans returns namespaces without a name, by opaque id: the remains of purges that did not finish, and namespaces
+// under whose id other processes have written since, within 30 days. To finish one, purge its id. Name is the
+// namespace's former name, which may be in use again. The query's Deleted field is ignored. Each call reads the sealed
+// buckets, until they expire, of the purged namespaces on its page.
 func (s *Namespaces) Orphans(ctx context.Context, query NamespaceQuery) (Page[Namespace], error) {
 	page, err := s.list(ctx, store.Query{
 		Namespace: store.Registry, Kind: store.KindNamespaceID, After: query.After, Max: query.Max,
@@ -131,53 +119,19 @@ func (s *Namespaces) Orphans(ctx context.Context, query NamespaceQuery) (Page[Na
 		return Page[Namespace]{}, err
 	}
 	out := Page[Namespace]{Next: page.Next}
-	for rs := range slices.Chunk(page.Records, chunk) {
+	for rs := range slices.Chunk(page.Records, 25) {
 		orphans, err := s.orphans(ctx, rs)
 		if err != nil {
 			return Page[Namespace]{}, err
 		}
-		for i := range orphans {
-			out.Items = append(out.Items, orphans[i].Namespace)
+		for _, o := range orphans {
+			out.Items = append(out.Items, Namespace{Name: o.Name, ID: o.ID})
 		}
 	}
 	return out, nil
-}
-
-type orphan struct {
-	Namespace
-	record store.Record // the record of its id
 }
 
 // orphans returns those of the id records that no name refers to.
-func (s *Namespaces) orphans(ctx context.Context, ids []store.Record) ([]orphan, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	keys := make([]store.Key, len(ids))
-	found := make([]orphan, len(ids))
-	for i, r := range ids {
-		var id record.NamespaceID
-		if err := record.Decode(r, &id); err != nil {
-			return nil, err
-		}
-		found[i] = orphan{Namespace{Name: id.Name, ID: r.Key.ID}, r}
-		keys[i] = record.NamespaceKey(id.Name)
-	}
-	names, err := s.parts.Store.Get(ctx, keys...)
-	if err != nil {
-		return nil, err
-	}
-	var out []orphan
-	for i, r := range names.Records {
-		var ns Namespace
-		if r.Version != 0 {
-			if ns, err = namespaceOf(r); err != nil {
-				return nil, err
-			}
-		}
-		if ns.ID != found[i].ID {
-			out = append(out, found[i])
-		}
-	}
-	return out, nil
+func (s *Namespaces) orphans(ctx context.Context, ids []store.Record) ([]purge.Orphan, error) {
+	return purge.Orphans(ctx, s.parts.Store, ids, s.contents)
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -30,17 +32,25 @@ func fillNamespace(tb testing.TB, st store.Store, name string, n int) string {
 	return ns.ID
 }
 
-// holds returns the number of records and buckets in a namespace.
+// holds returns the number of records in a namespace apart from its audit events, and of buckets that are not sealed.
 func holds(tb testing.TB, st store.Store, id string) (n int) {
 	tb.Helper()
 	for _, kind := range store.Kinds {
+		if kind == store.KindAudit || kind == store.KindAuditHead {
+			continue
+		}
 		page, err := st.List(tb.Context(), store.Query{Namespace: id, Kind: kind, Max: 1000})
 		must(tb, err)
 		n += len(page.Records)
 	}
 	page, err := st.Buckets(tb.Context(), store.BucketQuery{Namespace: id, Max: 1000})
 	must(tb, err)
-	return n + len(page.States)
+	for i := range page.States {
+		if !page.States[i].Sealed() {
+			n++
+		}
+	}
+	return n
 }
 
 func orphans(tb testing.TB, lim *weir.Limiter) (out []admin.Namespace) {
@@ -65,12 +75,17 @@ func TestPurgeNamespace(t *testing.T) {
 	wantConfigError(t, admin.New(lim).Namespaces.Purge(ctx, id), "namespace")
 	must(t, admin.New(lim).Namespaces.Delete(ctx, "alpha"))
 	wantConfigError(t, admin.New(lim).Namespaces.Purge(ctx, id), "namespace")
-	if got := holds(t, st, id); got != 40*3+1+40+40*3+1 {
+	if got := holds(t, st, id); got != 40*3+1+40 {
 		t.Errorf("deleted: %d records and buckets", got)
 	}
 	must(t, admin.New(lim).Namespaces.Purge(ctx, "alpha"))
 	if got := holds(t, st, id); got != 0 {
 		t.Errorf("purged: %d records and buckets", got)
+	}
+	events, err := st.List(ctx, store.Query{Namespace: id, Kind: store.KindAudit, Max: 1000})
+	must(t, err)
+	if n := len(events.Records); n != 40*3+1 {
+		t.Errorf("%d audit events are left", n)
 	}
 	if got := holds(t, st, other); got != before {
 		t.Errorf("the other one: %d records and buckets, had %d", got, before)
@@ -194,4 +209,54 @@ func TestPurgeTwiceAtOnce(t *testing.T) {
 			t.Errorf("%d are left", got)
 		}
 	})
+}
+
+// The provisioner keeps events for 3 years, weir namespace purge runs with the default of 1: the id of the purged
+// namespace must outlive its events, or verify and archive pass them over. The chain's head must not outlive the id.
+func TestPurgedIDOutlivesEvents(t *testing.T) {
+	t.Parallel()
+	st := memory.New(nil)
+	open := func(kept time.Duration) *weir.Limiter {
+		lim, err := weir.New(weir.Config{Store: st, AuditRetention: kept})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = lim.Close() })
+		return lim
+	}
+	long, short := open(3*365*24*time.Hour), open(0)
+	ns, err := admin.New(long).Namespaces.Create(t.Context(), "acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.New(long.In("acme")).Entities.Create(t.Context(), admin.Entity{ID: "e"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.New(short).Namespaces.Delete(t.Context(), "acme"); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.New(short).Namespaces.Purge(t.Context(), "acme"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := st.Get(t.Context(), record.NamespaceIDKey(ns.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := got.Records[0]
+	page, err := st.List(t.Context(), store.Query{Namespace: ns.ID, Kind: store.KindAudit})
+	if err != nil || len(page.Records) == 0 {
+		t.Fatal(err, len(page.Records))
+	}
+	for _, r := range page.Records {
+		if r.Expires.After(id.Expires) {
+			t.Errorf("the id expires at %v, its event %s at %v", id.Expires, r.Key, r.Expires)
+		}
+	}
+	head, err := st.Get(t.Context(), record.AuditHeadKey(ns.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if head.Records[0].Version > 0 && head.Records[0].Expires.IsZero() {
+		t.Errorf("the head of the purged namespace's chain stays for ever")
+	}
 }

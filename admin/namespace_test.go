@@ -69,6 +69,56 @@ func TestDefaultNamespace(t *testing.T) {
 	}
 }
 
+// The number of buckets that a namespace may have survives a deletion, is audited, and is listed once.
+func TestSetMaxBuckets(t *testing.T) {
+	t.Parallel()
+	lim, ctx := memoryLimiter(t), t.Context()
+	spaces := admin.New(lim).Namespaces
+	_, err := spaces.Create(ctx, "shop")
+	must(t, err)
+	for _, name := range []string{"default", "shop"} {
+		ns, err := spaces.SetMaxBuckets(ctx, name, 5)
+		must(t, err)
+		got, err := spaces.Get(ctx, name)
+		must(t, err)
+		if got != ns || got.MaxBuckets != 5 {
+			t.Errorf("set %+v, got %+v", ns, got)
+		}
+		must(t, second(spaces.SetMaxBuckets(ctx, name, 5))) // changes nothing
+		wantConfigError(t, second(spaces.SetMaxBuckets(ctx, name, -1)), "max_buckets")
+	}
+	must(t, spaces.Delete(ctx, "shop"))
+	if err := second(spaces.SetMaxBuckets(ctx, "shop", 6)); !errors.Is(err, weir.ErrNotFound) {
+		t.Errorf("a deleted one: %v", err)
+	}
+	must(t, second(spaces.Recover(ctx, "shop")))
+	var listed []string
+	for q := (admin.NamespaceQuery{Max: 1}); ; {
+		page, err := spaces.List(ctx, q)
+		must(t, err)
+		for _, ns := range page.Items {
+			listed = append(listed, fmt.Sprint(ns.Name, ns.MaxBuckets))
+		}
+		if q.After = page.Next; q.After == "" {
+			break
+		}
+	}
+	if !slices.Equal(listed, []string{"default5", "shop5"}) {
+		t.Errorf("listed %v", listed)
+	}
+	var changed []string
+	for _, e := range events(t, lim, "namespace:") {
+		if strings.Contains(fmt.Sprint(e), "namespace.max_buckets") {
+			changed = append(changed, fmt.Sprint(e))
+		}
+	}
+	if len(changed) != 2 {
+		t.Errorf("events %v", changed)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
 func TestNamespaceRefuses(t *testing.T) {
 	t.Parallel()
 	lim, ctx := memoryLimiter(t), t.Context()

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/internal/policy/record"
+	"github.com/weirlimits/weir/internal/policy/revision"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -71,71 +71,46 @@ func revisionOf(r store.Record) (Revision, record.Revision, error) {
 }
 
 // Revision returns a revision of a manifest, and its text, or [weir.ErrNotFound]. Revision 0 means the last one.
-func (s *Manifests) Revision(ctx context.Context, manifest string, revision int) (Revision, []byte, error) {
+func (s *Manifests) Revision(ctx context.Context, manifest string, number int) (Revision, []byte, error) {
 	space, err := s.space(ctx, checkID("manifest", manifest))
 	if err != nil {
 		return Revision{}, nil, err
 	}
-	if revision == 0 {
+	if number == 0 {
 		m, err := s.read(ctx, space, manifest)
 		if err != nil {
 			return Revision{}, nil, err
 		}
-		revision = m.last.Revision
+		number = m.last.Revision
 	}
-	r, err := s.get(ctx, record.RevisionKey(space, manifest, revision))
+	r, err := s.get(ctx, record.RevisionKey(space, manifest, number))
 	if err != nil {
 		return Revision{}, nil, err
 	}
 	if r.Version == 0 {
-		return Revision{}, nil, notFound("revision "+strconv.Itoa(revision)+" of manifest", manifest)
+		return Revision{}, nil, notFound("revision "+strconv.Itoa(number)+" of manifest", manifest)
 	}
 	rev, rr, err := revisionOf(r)
 	if err != nil {
 		return rev, nil, err
 	}
-	parts := make([]record.RevisionText, rr.Parts)
-	for i := range parts {
-		p, err := s.get(ctx, record.RevisionTextKey(space, manifest, revision, i))
-		if err == nil {
-			err = record.Decode(p, &parts[i])
-		}
-		if err != nil {
-			return rev, nil, err
-		}
-	}
-	text, err := record.UnpackText(parts)
-	if err != nil {
-		return rev, nil, record.Unreadable(r, err)
-	}
-	return rev, text, nil
+	text, err := s.text(space, manifest, number).Read(ctx, r, rr.Parts)
+	return rev, text, err
 }
 
-// putText writes the text of a revision to be recorded, and returns the number of its parts. It overwrites what an
-// interrupted writer left.
-func putText(ctx context.Context, c catalog, space, manifest string, revision int, text []byte) (int, error) {
-	parts := record.PackText(text)
-	for i, part := range parts {
-		err := policy.Retry(ctx, "text of manifest "+strconv.Quote(manifest), func() error {
-			r, err := c.get(ctx, record.RevisionTextKey(space, manifest, revision, i))
-			if err != nil {
-				return err
-			}
-			return c.commit(ctx, space, nil, record.Put(r.Key, r.Version, part))
-		})
-		if err != nil {
-			return 0, err
-		}
+// text returns the text of a revision.
+func (c catalog) text(space, manifest string, n int) *revision.Text {
+	return &revision.Text{
+		Policies: c.parts.Policies, From: c.parts.Store, Namespace: space, Manifest: manifest, Revision: n,
 	}
-	return len(parts), nil
 }
 
-// Last returns the last revision of a manifest. Its Revision is 0 if the manifest was never applied to the end.
-func (s *Manifests) Last(ctx context.Context, manifest string) (Revision, error) {
+// Last returns the last revision of a manifest, of Revision 0 if it was never applied to the end, and its rollout.
+func (s *Manifests) Last(ctx context.Context, manifest string) (rev Revision, rollout []byte, err error) {
+	var m manifestState
 	space, err := s.space(ctx, checkID("manifest", manifest))
-	if err != nil {
-		return Revision{}, err
+	if err == nil {
+		m, err = s.read(ctx, space, manifest)
 	}
-	m, err := s.read(ctx, space, manifest)
-	return m.last, err
+	return m.last, m.rec.Rollout, err
 }

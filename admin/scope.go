@@ -1,21 +1,29 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
-	"strconv"
+	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
-// Scope selects limits. With both fields set, it is the limits of an entity on a resource; with Entity alone, those of
-// the entity on all resources without limits of their own; with Resource alone, those of the resource for all entities;
-// with neither, those of the whole namespace. The entity and the resource need not exist.
+// Scope selects limits. With an Entity or a Plan, of which at most one is set, and a Resource, it is the limits of the
+// entity, or of the entities on the plan, on the resource; without the resource, those on all resources without limits
+// of their own; with Resource alone, those of the resource for all entities; with nothing, those of the whole
+// namespace. The entity and the resource need not exist.
+//
+// The resource may be a group ([weir.GroupResource]) or [weir.TotalResource]: limits that are set for exactly that are
+// charged by all requests that belong to it, for each entity apart. Default limits do not apply there.
 type Scope struct {
 	Entity   string `json:"entity,omitempty"`
 	Resource string `json:"resource,omitempty"`
+	Plan     string `json:"plan,omitempty"`
 }
 
 // ScopedLimits are the limits of one scope. They are not merged with those of any other scope.
@@ -23,10 +31,13 @@ type ScopedLimits struct {
 	Scope
 	Source        weir.Source        `json:"source"`
 	Limits        []weir.Limit       `json:"limits,omitempty"`
+	Bounded       []Bounded          `json:"bounded,omitempty"`        // in order of time; see SetBounded
 	OnUnavailable weir.OnUnavailable `json:"on_unavailable,omitempty"` // see SetOnUnavailable
 	// NearLimit is set only in the namespace's scope; see SetNearLimit.
 	NearLimit Thresholds `json:"near_limit,omitzero"`
-	Managed   *Managed   `json:"managed,omitempty"` // set only by Declare
+	Entities  EntityRule `json:"entities,omitempty"` // set only in the namespace's scope; see SetEntities
+	Group     string     `json:"group,omitempty"`    // set only in a resource's scope; see SetGroup
+	Managed   *Managed   `json:"managed,omitempty"`  // set only by Declare
 }
 
 // Validate reports what is wrong with a scope, as a [*weir.ConfigError].
@@ -34,28 +45,26 @@ func (sc Scope) Validate() error {
 	if err := checkOptional("entity", sc.Entity); err != nil {
 		return err
 	}
-	return checkOptional("resource", sc.Resource)
-}
-
-func (sc Scope) key(space string) store.Key { return record.LimitsKey(space, sc.Entity, sc.Resource) }
-
-func (sc Scope) source() weir.Source {
-	switch {
-	case sc.Entity != "" && sc.Resource != "":
-		return weir.SourceEntity
-	case sc.Entity != "":
-		return weir.SourceEntityDefault
-	case sc.Resource != "":
-		return weir.SourceResource
+	if sc.Entity != "" && sc.Plan != "" {
+		return configErr("plan", "cannot be combined with an entity: an entity names its plan")
 	}
-	return weir.SourceSystem
+	if err := checkOptional("plan", sc.Plan); err != nil {
+		return err
+	}
+	return checkResource(sc.Resource)
 }
+
+func (sc Scope) key(space string) store.Key { return record.Scope(sc).Key(space) }
+
+func (sc Scope) source() weir.Source { return weir.Source(policy.SourceOf(record.Scope(sc))) }
 
 // subject returns the subject of audit events about the limits.
 func (sc Scope) subject() string {
 	switch {
 	case sc.Entity != "":
 		return "entity:" + sc.Entity
+	case sc.Plan != "":
+		return "plan:" + sc.Plan
 	case sc.Resource != "":
 		return "resource:" + sc.Resource
 	}
@@ -65,11 +74,16 @@ func (sc Scope) subject() string {
 func (sc Scope) missing() error {
 	switch sc.source() {
 	case weir.SourceEntity:
-		return notFound("limits of entity "+strconv.Quote(sc.Entity)+" on resource", sc.Resource)
+		return fmt.Errorf("limits of entity %q on %s: %w", sc.Entity, store.ResourceQuoted(sc.Resource),
+			weir.ErrNotFound)
 	case weir.SourceEntityDefault:
 		return notFound("default limits of entity", sc.Entity)
+	case weir.SourcePlan:
+		return fmt.Errorf("limits of plan %q on %s: %w", sc.Plan, store.ResourceQuoted(sc.Resource), weir.ErrNotFound)
+	case weir.SourcePlanDefault:
+		return notFound("default limits of plan", sc.Plan)
 	case weir.SourceResource:
-		return notFound("limits of resource", sc.Resource)
+		return fmt.Errorf("limits of %s: %w", store.ResourceQuoted(sc.Resource), weir.ErrNotFound)
 	default:
 		return fmt.Errorf("limits of the system: %w", weir.ErrNotFound)
 	}
@@ -80,8 +94,7 @@ func scopedLimits(r store.Record) (ScopedLimits, error) {
 	if err != nil {
 		return ScopedLimits{}, err
 	}
-	entity, resource := record.LimitsOf(r.Key)
-	return Scope{entity, resource}.with(&lr), nil
+	return Scope(record.ScopeOf(r.Key)).with(&lr), nil
 }
 
 func decodeLimits(r store.Record) (lr record.Limits, err error) {
@@ -94,33 +107,39 @@ func decodeLimits(r store.Record) (lr record.Limits, err error) {
 // with returns the limits and settings of the scope's record.
 func (sc Scope) with(r *record.Limits) ScopedLimits {
 	return ScopedLimits{
-		Scope: sc, Source: sc.source(), Limits: publicLimits(r.Limits),
+		Scope: sc, Source: sc.source(), Limits: publicLimits(r.Limits), Bounded: publicBounded(r.Bounded),
 		OnUnavailable: weir.OnUnavailable(r.OnUnavailable),
-		NearLimit:     r.NearLimit, Managed: (*Managed)(r.Managed),
+		NearLimit:     r.NearLimit, Entities: EntityRule(r.Entities), Group: r.Group, Managed: (*Managed)(r.Managed),
 	}
 }
 
 func publicLimits(rs []record.Limit) (ls []weir.Limit) {
 	for _, r := range rs {
-		ls = append(ls, weir.Limit{
-			Name: r.Name, Amount: r.Amount, Period: r.Period, Burst: r.Burst, Enforce: weir.Enforce(r.Enforce),
-			Former: weir.Rate(r.Former),
-		})
+		ls = append(ls, weir.Limit(r))
 	}
 	return ls
 }
 
-// validLimits returns limits with their bursts filled in. It refuses an empty set, invalid limits, and a name that
-// appears twice.
-func validLimits(ls []weir.Limit) ([]record.Limit, error) {
-	rs := make([]record.Limit, len(ls))
-	for i, l := range ls {
-		rs[i] = record.Limit{
-			Name: l.Name, Amount: l.Amount, Period: l.Period, Burst: l.Burst, Enforce: record.Enforce(l.Enforce),
-			Former: record.Rate(l.Former),
+func storedLimits(ls []weir.Limit) (rs []record.Limit) {
+	for _, l := range ls {
+		rs = append(rs, record.Limit(l))
+	}
+	return rs
+}
+
+// valid returns limits of a scope with their bursts filled in. It refuses an empty set, invalid limits, a name that
+// appears twice, and a balance for resources that are not named, of which each would have its own.
+func (sc Scope) valid(ls []weir.Limit) ([]record.Limit, error) {
+	for _, l := range ls {
+		if err := record.CheckVisible("limit name", l.Name); err != nil {
+			return nil, publicError(err)
 		}
 	}
-	rs, err := record.ValidateLimits(rs)
+	rs, err := record.ValidateLimits(storedLimits(ls))
+	i := slices.IndexFunc(rs, func(l record.Limit) bool { return l.Balance })
+	if err == nil && i >= 0 && sc.Resource == "" {
+		err = configErr("limits", "have the balance %q: set it for the total, a group or a named resource", rs[i].Name)
+	}
 	return rs, publicError(err)
 }
 
@@ -134,31 +153,73 @@ func checkOnUnavailable(u weir.OnUnavailable) error {
 
 // Validate reports what is wrong with a scope's limits, as a [*weir.ConfigError].
 func (sl *ScopedLimits) Validate() error {
-	if err := sl.Scope.Validate(); err != nil {
+	for _, err := range []error{
+		sl.Scope.Validate(), checkOnUnavailable(sl.OnUnavailable), sl.NearLimit.Validate(), sl.Entities.Validate(),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	if sl.Scope != (Scope{}) && (sl.NearLimit != nil || sl.Entities != AnyEntity) {
+		return configErr("near_limit", "and entities can be set only for the system")
+	}
+	if err := sl.checkGroup(); err != nil {
 		return err
 	}
-	if err := checkOnUnavailable(sl.OnUnavailable); err != nil {
-		return err
-	}
-	if err := sl.NearLimit.Validate(); err != nil {
-		return err
-	}
-	if sl.Scope != (Scope{}) && sl.NearLimit != nil {
-		return configErr("near_limit", "can be set only for the system")
-	}
-	if len(sl.Limits) == 0 && sl.settings() {
+	if len(sl.Limits)+len(sl.Bounded) == 0 && !sl.Empty() {
 		return nil
 	}
-	_, err := validLimits(sl.Limits)
+	_, err := sl.records()
 	return err
 }
 
-// settings reports whether anything other than limits is set.
-func (sl *ScopedLimits) settings() bool { return sl.OnUnavailable != "" || sl.NearLimit != nil }
+// records returns the limits as they are stored.
+func (sl *ScopedLimits) records() (lr record.Limits, err error) {
+	if len(sl.Limits) > 0 || len(sl.Bounded) == 0 {
+		lr.Limits, err = sl.valid(sl.Limits)
+	}
+	for i := range sl.Bounded {
+		b, bad := sl.Bounded[i].record(sl.Scope)
+		lr.Bounded, err = append(lr.Bounded, b), cmp.Or(err, bad)
+	}
+	return lr, cmp.Or(err, publicError(lr.CheckBounded(time.Time{}))) // whether they have ended or not
+}
+
+// checkGroup reports what is wrong with the group of a resource.
+func (sl *ScopedLimits) checkGroup() error {
+	switch {
+	case sl.Group == "":
+		return nil
+	case store.Aggregate(sl.Resource):
+		return configErr("group", "cannot be set for %q: a group, or the total, belongs to no group", sl.Resource)
+	case sl.source() != weir.SourceResource:
+		return configErr("group", "can be set only for a resource")
+	}
+	if err := record.CheckVisible("group", sl.Group); err != nil {
+		return publicError(err)
+	}
+	return publicError(record.CheckGroup("group", sl.Group))
+}
+
+// Empty reports whether nothing is set, so that there is no record. A plan has one until it is deleted.
+func (sl *ScopedLimits) Empty() bool {
+	return len(sl.Limits)+len(sl.Bounded) == 0 && sl.OnUnavailable == "" && sl.NearLimit == nil &&
+		sl.Entities == AnyEntity && sl.Group == "" && sl.source() != weir.SourcePlanDefault
+}
 
 // equal reports whether both set the same.
 func (sl *ScopedLimits) equal(o *ScopedLimits) bool {
-	return slices.Equal(sl.Limits, o.Limits) && sl.OnUnavailable == o.OnUnavailable && sl.NearLimit.Equal(o.NearLimit)
+	return slices.Equal(sl.Limits, o.Limits) && reflect.DeepEqual(sl.Bounded, o.Bounded) &&
+		sl.OnUnavailable == o.OnUnavailable && sl.NearLimit.Equal(o.NearLimit) &&
+		sl.Entities == o.Entities && sl.Group == o.Group
+}
+
+// mustBe returns [weir.ErrConflict] unless the limits are as they were read. They may be anything if was is nil.
+func (sl *ScopedLimits) mustBe(was *ScopedLimits) error {
+	if was == nil || sl.Scope == was.Scope && sl.equal(was) && sameMark(sl.Managed, was.Managed) {
+		return nil
+	}
+	return fmt.Errorf("limits of %q: differ from those that were read: %w", sl.subject(), weir.ErrConflict)
 }
 
 // sameMark reports whether two records are declared by the same manifest with the same value, or both by none.

@@ -324,8 +324,8 @@ func TestForeignRecord(t *testing.T) {
 	}
 }
 
-// If several callers of ReplaceLimits have read the same value, one succeeds and the others get a conflict.
-func TestReplaceLimits(t *testing.T) {
+// If several callers that make conditional changes have read the same value, one succeeds and the others get a conflict.
+func TestLimitsIf(t *testing.T) {
 	t.Parallel()
 	lim, ctx, scope := memoryLimiter(t), t.Context(), admin.Scope{Entity: "e", Resource: "r"}
 	race := func(was admin.ScopedLimits) (won int64) {
@@ -334,7 +334,7 @@ func TestReplaceLimits(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
-				switch err := admin.New(lim).Limits.Replace(ctx, was, weir.PerHour("rph", int64(100+i))); {
+				switch err := admin.New(lim).Limits.If(was).Set(ctx, scope, weir.PerHour("rph", int64(100+i))); {
 				case err == nil:
 					wins.Add(1)
 				case !errors.Is(err, weir.ErrConflict):
@@ -352,18 +352,18 @@ func TestReplaceLimits(t *testing.T) {
 	must(t, err)
 	was.Limits = []weir.Limit{weir.PerHour("rph", 100)}
 	must(t, admin.New(lim).Limits.Set(ctx, scope, was.Limits...))
-	if err := admin.New(lim).Limits.Replace(ctx, admin.ScopedLimits{Scope: scope}, weir.PerHour("rph", 1)); !errors.Is(err, weir.ErrConflict) {
+	if err := admin.New(lim).Limits.If(admin.ScopedLimits{Scope: scope}).Set(ctx, scope, weir.PerHour("rph", 1)); !errors.Is(err, weir.ErrConflict) {
 		t.Errorf("there are limits, and none were read: got %v", err)
 	}
 	must(t, admin.New(lim).Limits.Set(ctx, scope, weir.PerHour("rph", 7)))
-	if err := admin.New(lim).Limits.Replace(ctx, was); !errors.Is(err, weir.ErrConflict) {
+	if err := admin.New(lim).Limits.If(was).Delete(ctx, scope); !errors.Is(err, weir.ErrConflict) {
 		t.Errorf("deleting what is not as it was read: got %v", err)
 	}
 	was, err = admin.New(lim).Limits.Get(ctx, scope)
 	must(t, err)
-	must(t, admin.New(lim).Limits.Replace(ctx, was))
-	if err := admin.New(lim).Limits.Replace(ctx, admin.ScopedLimits{Scope: scope}); !errors.Is(err, weir.ErrNotFound) {
+	must(t, admin.New(lim).Limits.If(was).Delete(ctx, scope))
+	if err := admin.New(lim).Limits.If(admin.ScopedLimits{Scope: scope}).Delete(ctx, scope); !errors.Is(err, weir.ErrNotFound) {
 		t.Errorf("nothing to delete: got %v", err)
 	}
-	wantConfigError(t, admin.New(lim).Limits.Replace(ctx, was, weir.PerHour("rph", 0)), "limit rph: amount")
+	wantConfigError(t, admin.New(lim).Limits.If(was).Set(ctx, scope, weir.PerHour("rph", 0)), "limit rph: amount")
 }

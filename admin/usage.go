@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -48,20 +49,9 @@ const (
 	ByStore     UsageBy = "store"     // all namespaces together
 )
 
-func (b UsageBy) of() store.UsageOf {
-	switch b {
-	case ByEntity:
-		return store.OfBucket
-	case ByParent:
-		return store.OfChildren
-	case ByResource:
-		return store.OfResource
-	case ByNamespace, ByLimit:
-		return store.OfNamespace
-	case ByStore:
-		return store.OfStore
-	}
-	return 0
+var usageOfs = map[UsageBy]store.UsageOf{
+	ByEntity: store.OfBucket, ByParent: store.OfChildren, ByResource: store.OfResource,
+	ByNamespace: store.OfNamespace, ByLimit: store.OfNamespace, ByStore: store.OfStore,
 }
 
 // Usage is what was counted in one window. Counts of refusals, adjustments and degraded decisions come from the
@@ -124,21 +114,7 @@ func period(w *Window, from, to *time.Time) error {
 	if err := w.validate(); err != nil {
 		return err
 	}
-	if to.IsZero() {
-		*to = w.Next(w.Start(time.Now()))
-	}
-	if from.IsZero() {
-		last := to.Add(-1)
-		switch *w {
-		case Hourly:
-			*from = last.Add(-23 * time.Hour)
-		case Daily:
-			*from = last.AddDate(0, 0, -29)
-		case Monthly:
-			*from = w.Start(last).AddDate(0, -11, 0)
-		}
-	}
-	*from = w.Start(*from)
+	*from, *to = meter.Period(store.Window(*w), *from, *to)
 	if !from.Before(*to) {
 		return configErr("from", "%s is not before %s", from.Format(time.RFC3339), to.Format(time.RFC3339))
 	}
@@ -148,7 +124,7 @@ func period(w *Window, from, to *time.Time) error {
 // prepare validates a query and returns the store's form of it.
 func (u *UsageReports) prepare(ctx context.Context, q *UsageQuery) (store.UsageQuery, error) {
 	q.By = cmp.Or(q.By, ByEntity)
-	of := q.By.of()
+	of := usageOfs[q.By]
 	switch {
 	case u.parts.Usage == nil:
 		return store.UsageQuery{}, weir.ErrNoUsage
@@ -162,7 +138,7 @@ func (u *UsageReports) prepare(ctx context.Context, q *UsageQuery) (store.UsageQ
 		return store.UsageQuery{}, configErr("resource", "cannot be combined with usage by %s", q.By)
 	}
 	id, err := u.space(
-		ctx, checkMax(q.Max), checkOptional("entity", q.Entity), checkOptional("resource", q.Resource),
+		ctx, checkMax(q.Max), checkOptional("entity", q.Entity), checkResource(q.Resource),
 		period(&q.Window, &q.From, &q.To),
 	)
 	if err != nil {
@@ -208,20 +184,12 @@ func (u *UsageReports) Windows(ctx context.Context, query UsageQuery) (Page[Usag
 // own adds up what an entity's own buckets have counted.
 func (u *UsageReports) own(ctx context.Context, q store.UsageQuery) (*OwnUsage, error) {
 	q.Known, q.After, q.Max = true, "", 1000
-	var counts []store.LimitFigures
-	for {
-		page, err := u.parts.Usage.Usage(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		for i := range page.Records {
-			counts = store.MergeFigures(counts, page.Records[i].Counts)
-		}
-		if q.After = page.Next; q.After == "" {
-			sum := usageOf(ByEntity, &store.UsageRecord{Counts: counts})
-			return &OwnUsage{sum.Requests, sum.Limits}, nil
-		}
+	total, _, err := meter.Sum(ctx, u.parts.Usage.Usage, q)
+	if err != nil {
+		return nil, err
 	}
+	sum := usageOf(ByEntity, &store.UsageRecord{Counts: total})
+	return &OwnUsage{sum.Requests, sum.Limits}, nil
 }
 
 func usageOf(by UsageBy, r *store.UsageRecord) Usage {
@@ -237,10 +205,8 @@ func usageOf(by UsageBy, r *store.UsageRecord) Usage {
 		}
 		u.Limits = append(u.Limits, LimitUsage{
 			Limit: c.Limit, Consumed: clock.MulDivFloor(c.Consumed(), 1, 1000), Debited: c.Debited / 1000,
-			Returned: c.Returned / 1000,
-			Peak:     c.Peak / 1000, Refused: c.Refused, RefusedTokens: c.RefusedTokens / 1000,
-			Adjustments: c.Adjustments,
-			WouldRefuse: c.WouldRefuse, WouldRefuseTokens: c.WouldTokens / 1000,
+			Returned: c.Returned / 1000, Peak: c.Peak / 1000, Refused: c.Refused, RefusedTokens: c.RefusedTokens / 1000,
+			Adjustments: c.Adjustments, WouldRefuse: c.WouldRefuse, WouldRefuseTokens: c.WouldTokens / 1000,
 		})
 	}
 	slices.SortFunc(u.Limits, func(a, b LimitUsage) int { return cmp.Compare(a.Limit, b.Limit) })

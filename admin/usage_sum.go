@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/meter"
+	"github.com/weirlimits/weir/internal/policy/tree"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -32,25 +33,9 @@ func (u *UsageReports) Sum(ctx context.Context, query UsageQuery) (UsageSummary,
 		return UsageSummary{}, err
 	}
 	u.parts.Meter.Flush(ctx)
-	var total []store.LimitFigures
-	var windows []store.UsageRecord
-	for {
-		page, err := u.parts.Usage.Usage(ctx, q)
-		if err != nil {
-			return UsageSummary{}, err
-		}
-		for i := range page.Records {
-			r := &page.Records[i]
-			total = store.MergeFigures(total, r.Counts)
-			if n := len(windows); n > 0 && windows[n-1].Start.Equal(r.Start) {
-				windows[n-1].Counts = store.MergeFigures(windows[n-1].Counts, r.Counts)
-			} else {
-				windows = append(windows, store.UsageRecord{Window: r.Window, Start: r.Start, Counts: r.Counts})
-			}
-		}
-		if q.After = page.Next; q.After == "" {
-			break
-		}
+	total, windows, err := meter.Sum(ctx, u.parts.Usage.Usage, q)
+	if err != nil {
+		return UsageSummary{}, err
 	}
 	named := func(r *store.UsageRecord) Usage {
 		u := usageOf(ByEntity, r)
@@ -76,7 +61,8 @@ type TopQuery struct {
 }
 
 // Top returns the biggest spenders first, each with everything that it spent in the period. It adds up windows of one
-// type; see [UsageQuery] for the defaults of From and To.
+// type; see [UsageQuery] for the defaults of From and To. ByEntity counts each request once: an entity that children
+// charge is left out if its descendants have spent of what is ranked, too. ByParent ranks these entities.
 func (u *UsageReports) Top(ctx context.Context, query TopQuery) ([]Usage, error) {
 	query.By = cmp.Or(query.By, ByEntity)
 	query.Max = cmp.Or(query.Max, 10)
@@ -89,15 +75,14 @@ func (u *UsageReports) Top(ctx context.Context, query TopQuery) ([]Usage, error)
 	if query.By == ByResource && query.Resource != "" {
 		return nil, configErr("resource", "cannot be combined with a ranking of resources")
 	}
-	uq := UsageQuery{
+	q, err := u.prepare(ctx, &UsageQuery{
 		By: query.By, Resource: query.Resource, Window: query.Window, From: query.From, To: query.To, Max: query.Max,
-	}
-	q, err := u.prepare(ctx, &uq)
+	})
 	if err != nil {
 		return nil, err
 	}
 	u.parts.Meter.Flush(ctx)
-	top, err := meter.Top(ctx, u.parts.Usage.Usage, q, query.Limit)
+	top, err := meter.Top(ctx, u.parts.Usage.Usage, q, query.Limit, u.repeats(ctx, q, &query))
 	if err != nil {
 		return nil, err
 	}
@@ -118,18 +103,22 @@ func (u *UsageReports) Top(ctx context.Context, query TopQuery) ([]Usage, error)
 	return out, nil
 }
 
+// repeats returns a function that reports whether an entity repeats what its descendants, who are ranked, have spent.
+func (u *UsageReports) repeats(ctx context.Context, q store.UsageQuery, t *TopQuery) func(string) (bool, error) {
+	return func(id string) (bool, error) {
+		if below, err := meter.Below(ctx, u.parts.Usage.Usage, q, id, t.Limit); !below || err != nil {
+			return false, err
+		}
+		return tree.Charged(ctx, u.parts.Store, q.Namespace, id)
+	}
+}
+
 // topLimits ranks the namespace's limits by name.
 func (u *UsageReports) topLimits(ctx context.Context, query *TopQuery) ([]Usage, error) {
-	by := ByNamespace
-	if query.Resource != "" {
-		by = ByResource
-	}
 	if err := checkMax(query.Max); err != nil {
 		return nil, err
 	}
-	s, err := u.Sum(ctx, UsageQuery{
-		By: by, Resource: query.Resource, Window: query.Window, From: query.From, To: query.To,
-	})
+	s, err := u.Sum(ctx, UsageQuery{Resource: query.Resource, Window: query.Window, From: query.From, To: query.To})
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package admin_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -98,7 +99,7 @@ func TestUsageLife(t *testing.T) {
 		req := weir.Request{Entity: "key", Resource: "api", Tokens: weir.Tokens{"rph": 1, "tph": 100}}
 		lease, err := lim.Acquire(ctx, req)
 		must(t, err)
-		must(t, lease.Adjust(ctx, weir.Tokens{"tph": 50}))
+		must(t, errOf(lease.Adjust(ctx, weir.Tokens{"tph": 50})))
 		back, err := lim.Acquire(ctx, req)
 		must(t, err)
 		time.Sleep(time.Minute) // it is the next day
@@ -149,6 +150,50 @@ func TestUsageLife(t *testing.T) {
 			t.Errorf("the namespace has %+v, %v, want 300 with the parent's", s.Total, err)
 		}
 	})
+}
+
+// TestUsageTopOnce: a ranking of entities counts what was asked for once, and one of parents has those that are charged.
+func TestUsageTopOnce(t *testing.T) {
+	t.Parallel()
+	lim, ctx := limiterOn(t, memory.New(nil)), t.Context()
+	a := admin.New(lim)
+	must(t, a.Limits.Set(ctx, admin.Scope{}, weir.PerDay("rpd", 1000), weir.PerDay("tpd", 1e6)))
+	must(t, a.Limits.Set(ctx, admin.Scope{Entity: "team"}, weir.PerDay("rpd", 1000), weir.PerDay("tpd", 1e6), weir.PerDay("usd", 1000)))
+	for _, e := range []admin.Entity{
+		{ID: "org"},
+		{ID: "team", Parent: "org", Cascade: true},
+		{ID: "key", Parent: "team", Cascade: true},
+		{ID: "group"},
+		{ID: "member", Parent: "group"},
+	} {
+		must(t, a.Entities.Create(ctx, e))
+	}
+	for entity, tokens := range map[string]weir.Tokens{
+		"key": {"rpd": 1, "tpd": 500, "usd": 5}, "member": {"rpd": 1, "tpd": 300}, "group": {"rpd": 1, "tpd": 200}, "alone": {"rpd": 1, "tpd": 100},
+	} {
+		_, err := lim.Acquire(ctx, weir.Request{Entity: entity, Resource: "api", Tokens: tokens})
+		must(t, err)
+	}
+	for _, c := range []struct {
+		query admin.TopQuery
+		want  string
+	}{
+		{admin.TopQuery{}, "[alone group key member]"},
+		{admin.TopQuery{Limit: "tpd"}, "[key member group alone]"}, // what is not charged to a parent is in its row only
+		{admin.TopQuery{Limit: "tpd", Max: 2, Resource: "api"}, "[key member]"},
+		{admin.TopQuery{Limit: "usd"}, "[team]"}, // its children have no such limit
+		{admin.TopQuery{By: admin.ByParent, Limit: "tpd"}, "[org team group]"},
+	} {
+		top, err := a.Usage.Top(ctx, c.query)
+		must(t, err)
+		got := []string{}
+		for _, u := range top {
+			got = append(got, u.Entity)
+		}
+		if fmt.Sprint(got) != c.want {
+			t.Errorf("%+v: %v, want %v", c.query, got, c.want)
+		}
+	}
 }
 
 // TestUsageRefused: refusals by Allow are counted, by limit if there is one.

@@ -85,6 +85,10 @@ func (h *hooked) Forget(ctx context.Context, buckets ...store.Bucket) error {
 	return err
 }
 
+func (h *hooked) Credit(ctx context.Context, c store.Credit) (store.Credited, error) {
+	return pass(ctx, h, "credit", func() (store.Credited, error) { return h.Store.Credit(ctx, c) })
+}
+
 func (h *hooked) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapshot, error) {
 	return pass(ctx, h, "peek", func() (store.Snapshot, error) { return h.Store.Peek(ctx, buckets...) })
 }
@@ -104,6 +108,9 @@ func memoryLimiter(tb testing.TB) *weir.Limiter {
 	tb.Helper()
 	return limiterOn(tb, memory.New(nil))
 }
+
+// errOf returns the error of a call that returns something else, too.
+func errOf[T any](_ T, err error) error { return err }
 
 // must fails the test at once if a setup step fails.
 func must(tb testing.TB, err error) {
@@ -358,7 +365,7 @@ func TestCallsAreBoundedAndObserved(t *testing.T) {
 		if !errors.As(err, &se) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(se.Hint, "StoreTimeout") {
 			t.Errorf("got error %v, want a StoreError with a hint", err)
 		}
-		if got := fmt.Sprint(ops); got != "[get 0s false commit 3s true]" {
+		if got := fmt.Sprint(ops); got != "[get 0s false get 0s false get 0s false commit 3s true]" {
 			t.Errorf("observed %s", got)
 		}
 	})

@@ -189,13 +189,18 @@ func TestFleetsStartTogether(t *testing.T) {
 	}
 }
 
+// most returns how much the guarantee allows within the given period, as a fraction of what the limit issues in it: the
+// rate, and a burst of 50 ms, which all shares together hold. The workers start their beats at random times, so how much
+// of that burst is there when they all begin to spend differs from run to run.
+func most(within time.Duration) float64 { return 1 + 0.05/within.Seconds() }
+
 // holds asserts that the limit was never exceeded, and that it was used within the given period.
 func (w *world) holds(from, usedFrom, usedTo time.Duration) {
 	w.t.Helper()
-	if p := w.peak(from, sec); p > 1.05 {
+	if p := w.peak(from, sec); p > most(sec) {
 		w.t.Errorf("the busiest second had %.3f of the limit", p)
 	}
-	if a := w.average(usedFrom, usedTo); a < 0.98 || a > 1.0005 {
+	if a := w.average(usedFrom, usedTo); a < 0.98 || a > most(usedTo-usedFrom) {
 		w.t.Errorf("%.4f of the limit was used", a)
 	}
 }
@@ -234,7 +239,7 @@ func TestFleetGrows(t *testing.T) {
 		w.end()
 		t.Logf("30 join 10: peak second %.3f (reference %.1f), first 10 s %.2f (%.2f), then %.3f (%.2f)", w.peak(0, sec), ref.peak(250),
 			w.average(30*sec, 40*sec), ref.average(300, 400), w.average(50*sec, 70*sec), ref.average(600, 700))
-		w.holds(0, 50*sec, 70*sec)
+		w.holds(0, 45*sec, 70*sec) // three refreshes after they joined
 	})
 }
 
@@ -263,7 +268,7 @@ func TestFleetOutlivesItsCoordinator(t *testing.T) {
 		t.Logf("coordinator gone for 2 min: peak second %.3f, at least %.3f, average %.3f, 5 s after its return %.3f; reference for ever %.2f or %.2f",
 			w.peak(60*sec, sec), dip, w.average(60*sec, 180*sec), w.average(190*sec, 195*sec), low.average(2000, 3000), high.average(2000, 3000))
 		w.holds(0, 210*sec, 270*sec) // it comes ever closer, sometimes from a new leader's first grants
-		if dip < 0.45 {
+		if dip < 0.5-10.0/400 {      // each of the 10 workers may have a call less in one second than in another
 			t.Errorf("only %.3f of the limit was used while the coordinator was gone", dip)
 		}
 	})
@@ -281,7 +286,7 @@ func TestFleetLargerThanItsLimit(t *testing.T) {
 		w.end()
 		t.Logf("100 workers, 20/s: average %.3f, busiest 10 s %.2f, busiest second %.2f; reference %.2f for ever", w.average(30*sec, 100*sec),
 			w.peak(0, 10*sec), w.peak(0, sec), ref.average(900, 1800))
-		if a := w.average(30*sec, 100*sec); a > 1.0005 || a < 0.95 {
+		if a := w.average(30*sec, 100*sec); a > most(70*sec) || a < 0.95 {
 			t.Errorf("%.4f of the limit was used", a)
 		}
 		if total := float64(len(w.events)); total > 20*100 {

@@ -38,9 +38,12 @@ func TestUnaryCost(t *testing.T) {
 	}{
 		"estimate": {func(context.Context) error { return nil }, nil, 500, codes.OK},
 		"set":      {func(ctx context.Context) error { return grpclimit.SetCost(ctx, weir.Tokens{"tpm": 730}) }, nil, 730, codes.OK},
-		"lease":    {func(ctx context.Context) error { return grpclimit.Lease(ctx).Adjust(ctx, weir.Tokens{"tpm": -30}) }, nil, 470, codes.OK},
-		"fails":    {func(context.Context) error { return fails }, nil, 500, codes.DataLoss},
-		"panics":   {func(context.Context) error { panic("no") }, nil, 0, codes.DataLoss},
+		"lease": {func(ctx context.Context) error {
+			_, err := grpclimit.Lease(ctx).Adjust(ctx, weir.Tokens{"tpm": -30})
+			return err
+		}, nil, 470, codes.OK},
+		"fails":  {func(context.Context) error { return fails }, nil, 500, codes.DataLoss},
+		"panics": {func(context.Context) error { panic("no") }, nil, 0, codes.DataLoss},
 		"fails, rolled back": {func(context.Context) error { return fails }, func(c *grpclimit.Config) {
 			c.RollbackOn = func(_ context.Context, _ *grpclimit.Call, res *grpclimit.Result) bool {
 				return status.Code(res.Err) == codes.DataLoss
@@ -139,7 +142,7 @@ func TestStream(t *testing.T) {
 	if n != 3 || err != nil {
 		t.Errorf("%d were answered, %v", n, err)
 	}
-	wantMeta(t, md, "ratelimit", `"rpm";r=0;t=60, "tpm";r=500;t=1`)
+	wantMeta(t, md, "ratelimit", `"rpm";r=0;t=60, "tpm";r=500;t=30`)
 	if result.Received != 3 || result.Sent != 3 || result.Panicked || result.Err != nil || result.Duration <= 0 {
 		t.Errorf("got %+v", result)
 	}
@@ -212,7 +215,7 @@ func TestMessagesDegraded(t *testing.T) {
 	t.Parallel()
 	l := weirtest.New(t, weir.PerMinute("rpm", 10), weir.PerMinute("bytes", 10))
 	conn, log := setup(t, l, &echo{chat: repeat}, func(c *grpclimit.Config) {
-		c.OnUnavailable = weir.OnUnavailableAllow
+		admits(t, l)
 		c.MessageTokens = func(_ context.Context, _ *grpclimit.Call, msg any) (weir.Tokens, error) {
 			l.Fail(errors.New("cable cut"))
 			if msg.(*wrapperspb.StringValue).GetValue() == "end" {

@@ -14,7 +14,7 @@
 //
 // A call spends its tokens before the handler runs. A call that a limit refuses never reaches the handler: it ends with
 // RESOURCE_EXHAUSTED, with google.rpc.RetryInfo and QuotaFailure among the details. The metadata ratelimit and
-// ratelimit-policy have the values of the HTTP fields of draft-ietf-httpapi-ratelimit-headers-10. They are in the
+// ratelimit-policy have the values of the HTTP fields of draft-ietf-httpapi-ratelimit-headers-11. They are in the
 // header of calls that pass, and in the trailer of calls that do not, together with retry-after and
 // grpc-retry-pushback-ms, which gRPC clients with automatic retries respect.
 //

@@ -76,8 +76,8 @@ func Example() {
 		}
 	}
 	// Output:
-	// OK ["rpm";r=59;t=1, "tpm";r=99;t=1]
-	// OK ["rpm";r=58;t=1, "tpm";r=57;t=1]
+	// OK ["rpm";r=59;t=59, "tpm";r=99;t=6]
+	// OK ["rpm";r=58;t=58, "tpm";r=57;t=4]
 	// ResourceExhausted []
 	// not before 15.18s have passed: true
 }

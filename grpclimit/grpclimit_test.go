@@ -310,6 +310,23 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestBalance checks that no time to retry is sent where a balance refuses.
+func TestBalance(t *testing.T) {
+	t.Parallel()
+	l := weirtest.New(t)
+	scope := admin.Scope{Resource: sayMethod}
+	if err := admin.New(l.Limiter).Limits.Set(t.Context(), scope, weir.PerMinute("rpm", 2), weir.Limit{Name: "credits", Balance: true}); err != nil {
+		t.Fatal(err)
+	}
+	conn, _ := setup(t, l, &echo{}, func(c *grpclimit.Config) { c.Tokens = grpclimit.Each("credits") })
+	var trailer metadata.MD
+	err := conn.Invoke(as(t, "alice"), sayMethod, wrapperspb.String("x"), new(wrapperspb.StringValue), grpc.Trailer(&trailer))
+	wantCode(t, err, codes.ResourceExhausted)
+	if len(status.Convert(err).Details()) > 1 || len(trailer.Get("retry-after")) > 0 || !strings.Contains(err.Error(), "until it is topped up") {
+		t.Errorf("%v, %v, %v", err, status.Convert(err).Details(), trailer)
+	}
+}
+
 // fine is an error whose status is OK.
 type fine struct{}
 
@@ -329,8 +346,8 @@ func TestPasses(t *testing.T) {
 		"unlimited": {func(c *grpclimit.Config, _ *weirtest.Limiter) {
 			c.Limiter, c.AdmitUnlimited = weirtest.New(t).Limiter, true
 		}, "", false},
-		"degraded": {func(c *grpclimit.Config, l *weirtest.Limiter) {
-			c.OnUnavailable = weir.OnUnavailableAllow
+		"degraded": {func(_ *grpclimit.Config, l *weirtest.Limiter) {
+			admits(t, l)
 			l.Fail(errors.New("cable cut"))
 		}, "store-unavailable", true},
 	} {
@@ -409,5 +426,27 @@ func TestConfig(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "Config."+field+": ") {
 			t.Errorf("%s is not named: %v", field, err)
 		}
+	}
+}
+
+// admits makes a limiter admit while the store does not answer.
+func admits(t *testing.T, l *weirtest.Limiter) {
+	t.Helper()
+	if err := admin.New(l.Limiter).Limits.SetOnUnavailable(t.Context(), admin.Scope{}, weir.OnUnavailableAllow); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStricter: the interceptor can refuse where the limiter would admit, but not admit where it would refuse.
+func TestStricter(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []weir.OnUnavailable{weir.OnUnavailableDeny, weir.OnUnavailableAllow} {
+		l := weirtest.New(t, weir.PerMinute("rpm", 1))
+		if mode == weir.OnUnavailableDeny {
+			admits(t, l)
+		}
+		conn, _ := setup(t, l, &echo{}, func(c *grpclimit.Config) { c.OnUnavailable = mode })
+		l.Fail(errors.New("cable cut"))
+		wantCode(t, say(as(t, "alice"), conn), codes.Unavailable)
 	}
 }

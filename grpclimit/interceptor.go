@@ -94,7 +94,7 @@ func (x *exchange) with(ctx context.Context) context.Context {
 	if x.charge == nil {
 		return ctx
 	}
-	return answer.WithCharge(ctx, x.charge)
+	return answer.WithCharge(x.charge.Lease().Context(), x.charge)
 }
 
 // sender sends the metadata of an answer.

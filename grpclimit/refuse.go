@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/answer"
+	"github.com/weirlimits/weir/store"
 )
 
 // refuse returns the error that ends a call, and sets its trailer.
@@ -39,10 +40,14 @@ func (i *Interceptor) refuse(ctx context.Context, x *exchange, to sender, err er
 	case weir.CodeExceedsBurst:
 		code = codes.FailedPrecondition
 		details = append(details, &errdetails.ErrorInfo{Reason: "EXCEEDS_BURST", Domain: "weir"})
+	case weir.CodeUnknownEntity:
+		code = codes.PermissionDenied
+	case weir.CodeBucketQuota:
+		code = codes.ResourceExhausted
 	case weir.CodeUnavailable:
 		code = codes.Unavailable
 		if ctx.Err() == nil {
-			i.trouble(ctx, x.call, "the store does not answer", err)
+			i.trouble(ctx, x.call, "the store did not answer a request in time", err)
 		}
 	default:
 		code = codes.Internal
@@ -90,8 +95,8 @@ func quotaFailure(statuses []weir.LimitStatus) *errdetails.QuotaFailure {
 		q.Violations = append(q.Violations, &errdetails.QuotaFailure_Violation{
 			Subject: "entity:" + st.Entity,
 			Description: fmt.Sprintf(
-				"%s on %s has %d of %d available, %d requested", st.Limit, st.Resource, st.Available, st.Burst,
-				st.Requested,
+				"%s on %s has %d of %d available, %d requested", st.Limit, store.ResourceText(st.Resource),
+				st.Available, st.Burst, st.Requested,
 			),
 			QuotaMetric:     st.Limit,
 			QuotaDimensions: map[string]string{"entity": st.Entity, "resource": st.Resource},

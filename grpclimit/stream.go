@@ -3,6 +3,7 @@ package grpclimit
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -54,6 +55,13 @@ func (i *Interceptor) charge(s *stream, msg any) error {
 	}
 	req := s.x.req
 	req.Tokens = tokens
+	if slots := s.x.charge.Lease().Slots(); slots != nil { // the call holds them
+		for name := range slots {
+			slots[name] = 0
+		}
+		maps.Copy(slots, tokens)
+		req.Tokens = slots
+	}
 	lease, err := i.cfg.Limiter.Acquire(s.ctx, req)
 	if err != nil {
 		return i.refuse(s.ctx, s.x, s.ServerStream, err)

@@ -26,10 +26,14 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, entity strin
 		}
 	case weir.CodeExceedsBurst:
 		p.Kind = answer.ExceedsBurst
+	case weir.CodeUnknownEntity:
+		p.Kind = answer.UnknownEntity
+	case weir.CodeBucketQuota:
+		p.Kind = answer.BucketQuota
 	case weir.CodeUnavailable:
 		p.Kind = answer.Unavailable
 		if r.Context().Err() == nil {
-			m.trouble(r, "the store does not answer", err)
+			m.trouble(r, "the store did not answer a request in time", err)
 		}
 	default:
 		var chosen *StatusError
@@ -44,6 +48,7 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, entity strin
 	if p.RetryAfter > 0 {
 		h.Set("Retry-After", answer.RetryAfter(p.RetryAfter))
 	}
+	m.cfg.Errors.Fields(p.Statuses, p.RetryAfter, h.Set)
 	if m.cfg.OnRefused != nil {
 		rec := &recorder{ResponseWriter: w}
 		m.cfg.OnRefused(rec, r, &Refusal{Status: p.Kind.Status, RetryAfter: p.RetryAfter, Err: err, Detail: p.Detail})
@@ -51,8 +56,8 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, entity strin
 			return
 		}
 	} // it wrote nothing, and the server would answer 200
-	body := p.Append(nil)
-	h.Set("Content-Type", "application/problem+json")
+	body := m.cfg.Errors.Append(nil, &p)
+	h.Set("Content-Type", m.cfg.Errors.MediaType())
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(p.Kind.Status)
 	_, _ = w.Write(body) // an error means that the client has gone

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/answer"
 )
 
 // Config configures a [Middleware]. Limiter, Entity, Resource and Tokens are required.
@@ -37,9 +38,10 @@ type Config struct {
 	// AdmitUnlimited handles requests to which no limits apply. Without it, they are answered with 500, so that a
 	// mistyped resource does not lift its limits. To limit everything else, set limits of the system (weir system set).
 	AdmitUnlimited bool
-	// OnUnavailable determines what happens when the store does not answer: [weir.OnUnavailableDeny] answers with 503,
-	// [weir.OnUnavailableAllow] handles the request, with a Weir-Degraded field in the answer. Defaults to the
-	// limiter's setting.
+	// OnUnavailable makes what happens when the store does not answer stricter than the limiter's setting, like
+	// [weir.Request.OnUnavailable]: [weir.OnUnavailableDeny] answers with 503. [weir.OnUnavailableAllow], with which
+	// requests are handled, and answered with a Weir-Degraded field, has to be the limiter's own setting. Defaults to
+	// that.
 	OnUnavailable weir.OnUnavailable
 
 	// Tell reports which limits are shown to clients, in fields and bodies. Clients see the ids of entities and
@@ -47,13 +49,32 @@ type Config struct {
 	Tell func(*weir.LimitStatus) bool
 	// LegacyHeaders adds X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset.
 	LegacyHeaders bool
+	// Errors is the format of answers to requests that are not handled: [ProblemJSON], or [OpenAI] for clients of a
+	// language model's API. Defaults to ProblemJSON.
+	Errors Errors
 	// OnRefused writes the answer to a request that is not handled. All fields except Content-Type are already set. If
-	// it writes nothing, the default answer is written: a problem+json body.
+	// it writes nothing, the default answer is written, in the format of Errors.
 	OnRefused func(http.ResponseWriter, *http.Request, *Refusal)
 	// Log receives problems that the client did not cause, at most one a second: a store that does not answer, a
 	// function that failed, limits that are missing. Defaults to slog.Default().
 	Log *slog.Logger
 }
+
+// Errors is a format of answers to requests that are not handled.
+type Errors = answer.Format
+
+// The formats of answers to requests that are not handled.
+const (
+	// ProblemJSON is application/problem+json, with the status of each limit.
+	ProblemJSON = answer.ProblemJSON
+	// OpenAI is {"error":{"message":…,"type":…,"param":null,"code":"rate_limit_exceeded"}}, as from the API of OpenAI,
+	// whose clients then wait and retry. Refusals have the fields retry-after-ms and, for the most binding limit that
+	// counts requests (named rps, rpm, rph, rpd or requests) and the one that counts tokens (tps, tpm, tph, tpd or
+	// tokens), x-ratelimit-limit-, -remaining- and -reset-requests or -tokens. The type of a refusal is requests or
+	// tokens, or rate_limit_exceeded if the limit has another name. If a balance refused, which must be topped up, type
+	// and code are insufficient_quota, and x-should-retry is false.
+	OpenAI = answer.OpenAI
+)
 
 // Result describes how a request was handled.
 type Result struct {
@@ -108,6 +129,11 @@ func (c *Config) validate() error {
 	need("Entity", c.Entity != nil, `, such as ByHeader("X-Api-Key")`)
 	need("Resource", c.Resource != nil, ", such as ByPattern")
 	need("Tokens", c.Tokens != nil, `, such as Each("rpm")`)
+	if c.Errors != ProblemJSON && c.Errors != OpenAI {
+		errs = append(errs, &weir.ConfigError{
+			Field: "httplimit: Config.Errors", Reason: "must be ProblemJSON or OpenAI",
+		})
+	}
 	switch c.OnUnavailable {
 	case weir.OnUnavailableDefault, weir.OnUnavailableDeny, weir.OnUnavailableAllow, weir.OnUnavailableLocal:
 	default:

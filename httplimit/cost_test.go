@@ -83,7 +83,10 @@ func TestLease(t *testing.T) {
 		use  func(*http.Request, *weir.Lease) error
 		want int64
 	}{
-		"adjust":   {func(r *http.Request, le *weir.Lease) error { return le.Adjust(r.Context(), weir.Tokens{"tpm": 30}) }, 530},
+		"adjust": {func(r *http.Request, le *weir.Lease) error {
+			_, err := le.Adjust(r.Context(), weir.Tokens{"tpm": 30})
+			return err
+		}, 530},
 		"rollback": {func(r *http.Request, le *weir.Lease) error { return le.Rollback(r.Context()) }, 0},
 		"commit":   {func(r *http.Request, le *weir.Lease) error { return le.Commit(r.Context()) }, 500},
 	} {

@@ -11,7 +11,7 @@
 //
 // A request spends its tokens before the handler runs. A request that a limit refuses never reaches the handler: it is
 // answered with 429, a Retry-After that is never too early, the RateLimit fields of
-// draft-ietf-httpapi-ratelimit-headers-10, and a problem+json body, like the answers of weir serve. Answers to requests
+// draft-ietf-httpapi-ratelimit-headers-11, and a problem+json body, like the answers of weir serve. Answers to requests
 // that pass have the RateLimit fields, too.
 //
 // # Cost known afterwards

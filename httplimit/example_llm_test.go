@@ -98,8 +98,8 @@ func Example_llm() {
 		fmt.Printf("%s: %d of %d left\n", s.Limit, s.Available, s.Burst)
 	}
 	// Output:
-	// 200 ["rpm";r=59;t=1, "tpm";r=98;t=1]
-	// 200 ["rpm";r=58;t=1, "tpm";r=56;t=1]
+	// 200 ["rpm";r=59;t=59, "tpm";r=98;t=6]
+	// 200 ["rpm";r=58;t=58, "tpm";r=56;t=4]
 	// 400 []
 	// rpm: 58 of 60 left
 	// tpm: 916 of 1000 left

@@ -114,6 +114,6 @@ func ExampleConfig_after() {
 		get(h, "/", "sk-alice")
 	}
 	// Output:
-	// 200 "bytes";r=1000
+	// 200 "bytes";r=1000;t=60
 	// 429 "bytes";r=0;t=12
 }

@@ -250,12 +250,36 @@ func TestSkip(t *testing.T) {
 	wantStatus(t, do(t, h, "bob"), http.StatusTooManyRequests)
 }
 
+// admits makes a limiter admit while the store does not answer.
+func admits(t *testing.T, l *weirtest.Limiter) {
+	t.Helper()
+	if err := admin.New(l.Limiter).Limits.SetOnUnavailable(t.Context(), admin.Scope{}, weir.OnUnavailableAllow); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStricter: the middleware can refuse where the limiter would admit, but not admit where it would refuse.
+func TestStricter(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []weir.OnUnavailable{weir.OnUnavailableDeny, weir.OnUnavailableAllow} {
+		l := weirtest.New(t, weir.PerMinute("rpm", 1))
+		if mode == weir.OnUnavailableDeny {
+			admits(t, l)
+		}
+		cfg := config(l, new(strings.Builder))
+		cfg.OnUnavailable = mode
+		h := wrap(t, cfg, ok)
+		l.Fail(errors.New("cable cut"))
+		wantStatus(t, do(t, h, "alice"), http.StatusServiceUnavailable)
+	}
+}
+
 func TestDegraded(t *testing.T) {
 	t.Parallel()
 	l := weirtest.New(t, weir.PerMinute("rpm", 1))
 	var log strings.Builder
 	cfg := config(l, &log)
-	cfg.OnUnavailable = weir.OnUnavailableAllow
+	admits(t, l)
 	cfg.After = func(*http.Request, *httplimit.Result) weir.Tokens { return weir.Tokens{"rpm": 5} }
 	h := wrap(t, cfg, ok)
 	wantField(t, do(t, h, "bob"), "Weir-Degraded", "")

@@ -91,7 +91,7 @@ func (m *Middleware) admit(
 	}
 	x := &exchange{recorder: recorder{ResponseWriter: w}, result: Result{Panicked: true}} // until the handler returns
 	x.charge.Hold(lease, req.Tokens)
-	r = r.WithContext(answer.WithCharge(r.Context(), &x.charge))
+	r = r.WithContext(answer.WithCharge(lease.Context(), &x.charge))
 	began := time.Now()
 	defer func() { m.end(r, x, time.Since(began)) }() // also if the handler panics; the panic continues
 	next.ServeHTTP(&x.recorder, r)

@@ -67,7 +67,7 @@ func TestStreams(t *testing.T) {
 			}
 		}
 	})
-	wantField(t, res, "RateLimit", `"rpm";r=99;t=1, "tpm";r=9500;t=1`)
+	wantField(t, res, "RateLimit", `"rpm";r=99;t=60, "tpm";r=9500;t=57`)
 	lines := bufio.NewScanner(res.body)
 	for i := 0; lines.Scan(); {
 		if lines.Text() == "" {

@@ -43,8 +43,8 @@ type Backoff struct {
 const refund = 1
 
 // Do calls call until it succeeds, fails for good, or may not be retried again. Three errors cause a retry, no earlier
-// than they allow: an [*weir.ExceededError], an error that matches [weir.ErrUnavailable], and a [*Error]. Any other
-// error is final; a call that is not safe to repeat returns one.
+// than they allow: an [*weir.ExceededError], unless a balance refused, which must be topped up, an error that matches
+// [weir.ErrUnavailable], and a [*Error]. Any other error is final; a call that is not safe to repeat returns one.
 //
 // Errors: call's own error if it is final; a [*GaveUpError] that wraps call's last error; ctx's error if ctx ends
 // during a pause.
@@ -119,7 +119,7 @@ func retryable(err error) (after time.Duration, again bool) {
 	case errors.As(err, &told):
 		return told.After, true
 	case errors.As(err, &over):
-		return over.RetryAfter, true
+		return over.RetryAfter, over.RetryAfter < math.MaxInt64 // a balance must be topped up
 	}
 	return 0, errors.Is(err, weir.ErrUnavailable)
 }

@@ -171,6 +171,7 @@ func TestBackoffGivesUp(t *testing.T) {
 		{"patience", &retry.Backoff{Patience: time.Second}, 0, over(time.Second + 1), retry.OutOfTime, 1, 0, 0},
 		{"a day", &retry.Backoff{}, 0, over(24 * time.Hour), retry.OutOfTime, 1, 0, 0},
 		{"a day, patiently", &retry.Backoff{Patience: -1, Tries: 2}, 0, over(24 * time.Hour), retry.OutOfTries, 2, 24 * time.Hour, 24*time.Hour + 20*time.Second},
+		{"a balance", &retry.Backoff{Patience: -1, Tries: -1}, 0, over(math.MaxInt64), 0, 1, 0, 0},
 		{"until the end", &retry.Backoff{Tries: -1, Cap: time.Second}, time.Hour, over(time.Minute), retry.OutOfTime, 60, 59 * time.Minute, time.Hour},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -14,16 +14,13 @@ type Catalog interface {
 
 	// Commit applies all writes or none, and raises the epoch of every namespace in which they change something. If a
 	// record does not have the Version that its write names, Commit returns a [*ConflictError]. A commit has at most
-	// [MaxWrites] writes, and no key twice.
+	// [MaxWrites] writes, of [MaxCommit] bytes, and no key twice.
 	Commit(ctx context.Context, writes ...Write) error
 
 	// List returns records ordered by ID, then Sub, bytewise. A page is consistent in itself. A cursor stays valid
 	// whatever is written meanwhile: no record that exists throughout is skipped or listed twice.
 	List(ctx context.Context, query Query) (Page, error)
 }
-
-// MaxWrites is the maximum number of writes in one Commit: those of one DynamoDB transaction, less the epochs.
-const MaxWrites = 96
 
 // Kind is a kind of record.
 type Kind string
@@ -32,26 +29,32 @@ type Kind string
 const (
 	KindNamespace      Kind = "namespace"       // in namespace Registry; ID: the name
 	KindNamespaceID    Kind = "namespace-id"    // in namespace Registry; ID: the opaque id
-	KindSecret         Kind = "secret"          // in namespace Registry; ID: the purpose
+	KindSecret         Kind = "secret"          // in namespace Secrets, before that in Registry; ID: the purpose
 	KindEntity         Kind = "entity"          // ID: the entity
 	KindEntityLimits   Kind = "entity-limits"   // ID: the entity, Sub: the resource or _default_
 	KindResourceLimits Kind = "resource-limits" // ID: the resource
 	KindSystem         Kind = "system"          // ID: ""
+	KindPlanLimits     Kind = "plan-limits"     // ID: the plan, Sub: the resource or _default_
+	KindPlanEntity     Kind = "plan-entity"     // ID: the plan, Sub: an entity that names it
 	KindManifest       Kind = "manifest"        // ID: the manifest
 	KindRevision       Kind = "revision"        // ID: the manifest, Sub: a sortable number
 	// ID: the manifest, Sub: the number of the revision and that of the part.
 	KindRevisionText Kind = "revision-text"
-	KindAudit        Kind = "audit" // ID: a sortable event id, Sub: the subject
+	KindAudit        Kind = "audit"      // ID: a sortable event id, Sub: the subject
+	KindAuditHead    Kind = "audit-head" // ID: ""; the last event of the chain
 )
 
 // Kinds lists every kind of record in an ordinary namespace.
 var Kinds = []Kind{
-	KindEntity, KindEntityLimits, KindResourceLimits, KindSystem, KindManifest, KindRevision, KindRevisionText,
-	KindAudit,
+	KindEntity, KindEntityLimits, KindPlanEntity, KindPlanLimits, KindResourceLimits, KindSystem, KindManifest,
+	KindRevision, KindRevisionText, KindAudit, KindAuditHead,
 }
 
 // Registry is the namespace that holds the list of namespaces, and what belongs to the whole store.
 const Registry = "_"
+
+// Secrets is the namespace that holds the store's secrets, apart from the registry, which every reader needs.
+const Secrets = "weir.secrets"
 
 // Key identifies a record.
 type Key struct {
@@ -88,9 +91,6 @@ type Record struct {
 	Value   []byte // opaque to the store, at most MaxValue bytes; the receiver must not modify it
 	Expires time.Time
 }
-
-// MaxValue is the maximum size of a record's value in bytes.
-const MaxValue = 256 << 10
 
 // Write changes one record. Record.Version is the version that the record must have now; 0 means that it must not
 // exist.

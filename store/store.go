@@ -5,8 +5,9 @@
 // conformance suite in package storetest, unchanged.
 //
 // Amounts and levels are int64 millitokens. Levels follow the arithmetic of the token clock (see
-// docs/format/token-clock.md): by time t, a limit has issued floor((t - 2024-01-01T00:00:00Z) * Amount / Period)
-// millitokens, and a bucket's level is the clock reading up to which they are spent.
+// docs/format/token-clock.md): by time t, a rate has issued floor((t - 2024-01-01T00:00:00Z) * Amount / Period)
+// millitokens, and a quota Amount for each window begun. A bucket's level is the clock reading up to which they are
+// spent.
 //
 // The interface may change with the product; it is not covered by semantic versioning.
 package store
@@ -15,6 +16,9 @@ import (
 	"cmp"
 	"context"
 	"time"
+
+	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/clock/calendar"
 )
 
 // Store decides over buckets and keeps the catalog. All methods may be called concurrently, and all respect the
@@ -24,14 +28,32 @@ type Store interface {
 	// only leave tokens debited, never admit them twice. It does not read before it writes. A refused take
 	// leaves nothing debited, except what cannot be given back safely where several buckets take several steps.
 	//
-	// Errors: [ErrStaleLimits], [ErrTooManyOverrides], [ErrTooManyBuckets], [ErrOverflow], [ErrDuplicateBucket],
-	// [ErrClosed], or an [*Error]. After an error the tokens may be spent; they are never handed out twice.
+	// Errors: [ErrStaleLimits], also as a [*PhaseError], [ErrTooManyOverrides], [ErrTooManyBuckets], [ErrOverflow],
+	// [ErrDuplicateBucket], [*BoundError], [ErrClosed], or an [*Error]. After an error the tokens may be spent; they
+	// are never handed out twice.
 	Take(ctx context.Context, take Take) (Outcome, error)
 
 	// Settle gives tokens back, or debits them whether they fit or not. With an ID, it applies at most once across all
 	// processes on the store: it returns [ErrSettled] if it was applied before, and [ErrExpired] once Expires has
 	// passed. A settle whose outcome is unknown must not be repeated without an ID.
 	Settle(ctx context.Context, settle Settle) (Outcome, error)
+
+	// Credit adds tokens to a balance, once for each ID, across all processes on the store and for ever: repeated, it
+	// changes nothing, and reports the balance. So a credit whose outcome is unknown can be repeated. It creates the
+	// bucket, and the limit in it. The ID and the level change in one step. Once Credit has returned without an error,
+	// no crash takes either back, in any mode of a store on disk or DynamoDB; a server of Redis may lose both together,
+	// as it is configured.
+	//
+	// A bucket that holds a balance is never full, whatever the time. A store may forget it only where the balance is
+	// exactly 0, and then a return to it counts in full, as to any balance, and creates it again.
+	//
+	// Errors: [*CreditError], [*KindError], [ErrOverflow], [ErrTooManyBuckets], [ErrInvalid], [*BoundError],
+	// [ErrClosed], or an [*Error].
+	Credit(ctx context.Context, credit Credit) (Credited, error)
+
+	// ForgetCredits forgets the IDs of the credits to a balance, which leaves the balance as it is: each ID is new
+	// again. It is for balances of namespaces whose id is never used again.
+	ForgetCredits(ctx context.Context, bucket Bucket, limit string) error
 
 	// Peek returns the state of buckets, in the order requested, and writes nothing. Each state is as it was at some
 	// moment during the call, not all at the same one. A bucket that does not exist has ID 0 and no limits: it is full.
@@ -40,7 +62,8 @@ type Store interface {
 	// Buckets lists live buckets, ordered by entity, then resource.
 	Buckets(ctx context.Context, query BucketQuery) (BucketPage, error)
 
-	// Forget removes buckets, whatever they owe: each is full again. It is for operators, and for deleted entities.
+	// Forget removes buckets, whatever they owe: each is full again. It is for operators, and for deleted entities. A
+	// balance that is not 0 stays, as do the IDs of credits, and slots that are held.
 	Forget(ctx context.Context, buckets ...Bucket) error
 
 	Catalog
@@ -54,7 +77,7 @@ type Store interface {
 type Bucket struct {
 	Namespace string // the opaque id of the namespace
 	Entity    string
-	Resource  string
+	Resource  string // possibly an aggregate; see [Aggregate]
 }
 
 // String returns namespace/entity/resource for use in messages, quoted where needed.
@@ -72,16 +95,24 @@ func (b Bucket) Compare(o Bucket) int {
 // Limit is one limit of a bucket. A Limit never changes, so a driver may keep the pointer that it was given.
 type Limit struct {
 	Name   string
-	Amount int64         // millitokens issued per Period
-	Period time.Duration // at most 366 days
-	Burst  int64         // millitokens that may be outstanding at once
+	Amount int64           // millitokens issued per Period, evenly, or at the start of each Window
+	Period time.Duration   // of a rate: at most 366 days
+	Burst  int64           // millitokens that may be outstanding at once
+	Window calendar.Window `json:",omitzero"` // of a quota
+	// Heal is how long slots count at least without a renewal, after which they come back by themselves. A limit
+	// without Period, Window and Heal is a balance: see [Balance].
+	Heal time.Duration `json:",omitzero"`
 	// Override is set if a request brought the limit, which is then identified by name and parameters, and kept
 	// alongside the bucket's own limits.
 	Override bool
 }
 
-// MaxOverrides is the maximum number of overriding limits that are not full in a bucket at a time.
-const MaxOverrides = 16
+// Params returns the limit's parameters for the arithmetic.
+func (l *Limit) Params() clock.Params {
+	return clock.Params{
+		Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst, Window: l.Window, Heal: int64(l.Heal),
+	}
+}
 
 // Charge is the amount that a debit takes from one limit.
 type Charge struct {
@@ -91,52 +122,79 @@ type Charge struct {
 	Amount int64
 	// Force debits the amount without ever refusing. Only for a Take.
 	Force bool
+	// MaxDebt, if it is positive, bounds what a Settle debits: at most so much that the limit ends up this many
+	// millitokens in debt. What that leaves out is [Level.Left].
+	MaxDebt int64
+	// Strict gives back less in a Settle: the part that the limit has not issued again since [Settle.Since]. It gives
+	// back nothing if the limit, or the epoch of its bucket's limits, is another one than that of the debit. All
+	// charges on a quota are strict; drivers use [Charge.StrictReturns].
+	Strict bool
 	// Shadow never refuses. If the take is allowed, the amount is debited if it fits and left out if it does not; the
 	// charge's [Level] shows which. Only for a Take, and not together with Force.
 	Shadow bool
+	// Hold is what a charge of a Settle on a limit of slots gives back, if Amount is negative, or renews, if it is
+	// positive. Without it, a positive amount is taken whether it is free or not, and a negative one changes nothing.
+	Hold *Hold
 }
+
+// StrictReturns reports whether a return is strict: because Strict is set, or the limit is a quota, to which a return
+// after its window gives nothing.
+func (c *Charge) StrictReturns() bool { return c.Strict || c.Limit.Params().Kind() == clock.Quota }
 
 // Debit is the charges to one bucket.
 type Debit struct {
 	// Charges name every limit that applies, including those that are debited 0. In a Take, all names other than those
-	// of overrides are distinct.
+	// of overrides are distinct, and there are at most [MaxLimits] of them, and [MaxOverrides] overrides.
 	Charges []Charge
 	// Epoch is the namespace's epoch that [Catalog.Get] returned with the records from which the limits were made. If
 	// it is newer than the bucket's epoch, the bucket follows the limits in the charges. If it is older and the limits
 	// differ, the result is [ErrStaleLimits].
 	Epoch  uint64
+	Phase  *Phase // when the limits hold; nil: always
 	Bucket Bucket
 }
 
-// Take is a decision to make: all debits or none. No bucket may appear twice.
+// Take is a decision to make: all debits or none. No bucket may appear twice. It has at most [MaxCharges] charges.
 type Take struct {
 	Debits []Debit
 }
 
-// Settle is a change that must not be refused. With an ID, it may have no debits: it then only takes the ID.
+// Settle is a change that must not be refused. With an ID, it may have no debits: it then only takes the ID. It has at
+// most [MaxCharges] charges.
 type Settle struct {
 	Debits  []Debit
 	ID      string    // applied at most once across processes; "" leaves that to the caller
 	Expires time.Time // with an ID: how long it may be applied, and is remembered
+	// Since is when the tokens to be given back were debited at the earliest, for strict charges. The zero time means
+	// that it is not known: they then give back nothing.
+	Since time.Time
+	// Forgive gives back no more than what each limit is in debt. All amounts must be negative.
+	Forgive bool
 }
 
 // Outcome is what the store decided, and the state that it saw afterwards.
 type Outcome struct {
 	Allowed bool
 	At      time.Time // the store's time of the decision
-	// Levels are the states of the charges after the decision, in the order of the debits and their charges. A
-	// settle has those of the buckets and limits that it found. A take of more than a burst, which never fits, may
-	// return the levels that were seen last.
+	// First is when the first of several buckets was decided, if they were decided one by one; otherwise zero.
+	First time.Time
+	// Levels are the states of the charges after the decision, in the order of the debits and their charges. What a
+	// bucket does not have is full. A take of more than a burst, which never fits, may return the levels that were seen
+	// last; so may a refused take for buckets other than the one that refused it, if the store decides buckets in
+	// several steps.
 	Levels []Level
 }
 
 // Level is the state of a charge after a decision: a reading of the limit's clock, which the bucket has reached.
 type Level struct {
 	Limit *Limit // as the bucket has it
-	Level int64
+	Level int64  // of a limit of slots: how many are held
 	// Refused is set if the take was refused because of this charge, possibly among others. For a shadow charge, it is
-	// set if the charge did not fit, whether the take was allowed or not.
+	// set if the charge did not fit, whether the take was allowed or not. For a renewal, it is set if the hold does not
+	// count any more.
 	Refused bool
+	Left    int64 // of a settle: what [Charge.MaxDebt] left out
+	Hold    *Hold // what was taken of a limit of slots, or renewed
 }
 
 // State is the state of a bucket at one time.
@@ -151,12 +209,17 @@ type State struct {
 }
 
 // LimitState is the state of one limit of a bucket. While the bucket lives, Debited and Returned only grow, by the
-// amounts charged (forced or not) and given back.
+// amounts charged (forced or not) and given back. The Level of a limit of slots is how many were held at the time of
+// the snapshot or page. Of a balance, Debited - Returned - Level is what it had when the bucket was born, and what was
+// credited since.
 type LimitState struct {
 	Limit    *Limit
 	Level    int64
 	Debited  int64
 	Returned int64
+	// NextEnd is when the first of the slots that are held come back unless they are renewed, by the store's time. It
+	// is zero if none is held, and for other limits.
+	NextEnd time.Time
 }
 
 // Snapshot is the result of Peek.

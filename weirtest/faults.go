@@ -107,6 +107,11 @@ func (f *faults) Settle(ctx context.Context, settle store.Settle) (store.Outcome
 	return try(ctx, f, func() (store.Outcome, error) { return f.Store.Settle(ctx, settle) })
 }
 
+// Credit implements store.Store.
+func (f *faults) Credit(ctx context.Context, credit store.Credit) (store.Credited, error) {
+	return try(ctx, f, func() (store.Credited, error) { return f.Store.Credit(ctx, credit) })
+}
+
 // Peek implements store.Store.
 func (f *faults) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapshot, error) {
 	return try(ctx, f, func() (store.Snapshot, error) { return f.Store.Peek(ctx, buckets...) })

@@ -67,7 +67,7 @@ func (l *Limiter) Spent(entity, resource, limit string) int64 {
 	l.t.Helper()
 	b, err := admin.New(l.Limiter).Buckets.Get(spared(l.t.Context()), entity, resource)
 	switch {
-	case errors.Is(err, weir.ErrNotFound):
+	case errors.Is(err, weir.ErrNotFound), err == nil && b.ID == 0:
 		return 0
 	case err != nil:
 		l.t.Fatalf("weirtest: spent: %v", err)
@@ -107,8 +107,8 @@ func (l *Limiter) Advance(d time.Duration) {
 func (l *Limiter) RunClock() { l.clock.run() }
 
 // Fail makes every call to the store fail with err from now on; nil makes the store answer again. Requests are then
-// decided by on_unavailable: they fail with [weir.ErrUnavailable], unless the request itself chose to admit, or
-// SetOnUnavailable did before the store failed.
+// decided by on_unavailable: they fail with [weir.ErrUnavailable], unless admin.Limits.SetOnUnavailable chose to admit
+// before the store failed.
 func (l *Limiter) Fail(err error) { l.faults.fail(err) }
 
 // Slow makes every call to the store take d from now on, or until its context ends: the limiter gives up after a

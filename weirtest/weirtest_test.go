@@ -89,19 +89,28 @@ func TestFail(t *testing.T) {
 	l := weirtest.New(t, weir.PerMinute("rpm", 100))
 	lease := acquire(t, l, one("alice"))
 	broken := errors.New("broken")
+	if err := admin.New(l.Limiter).Limits.SetOnUnavailable(t.Context(), admin.Scope{Entity: "carol", Resource: "api"}, weir.OnUnavailableAllow); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Available(t.Context(), "carol", "api"); err != nil { // it is known from now on
+		t.Fatal(err)
+	}
 	l.Fail(broken)
 	for range 20 { // more than any breaker tolerates
 		if _, err := l.Acquire(t.Context(), one("alice")); !errors.Is(err, weir.ErrUnavailable) || !errors.Is(err, broken) {
 			t.Fatalf("got %v", err)
 		}
 	}
-	if err := lease.Adjust(t.Context(), weir.Tokens{"rpm": 1}); !errors.Is(err, broken) {
+	if _, err := lease.Adjust(t.Context(), weir.Tokens{"rpm": 1}); !errors.Is(err, broken) {
 		t.Errorf("adjusted: %v", err)
+	}
+	if d := acquire(t, l, one("carol")).Decision(); !d.Degraded {
+		t.Error("not degraded")
 	}
 	req := one("alice")
 	req.OnUnavailable = weir.OnUnavailableAllow
-	if d := acquire(t, l, req).Decision(); !d.Degraded {
-		t.Error("not degraded")
+	if _, err := l.Acquire(t.Context(), req); !errors.Is(err, weir.ErrUnavailable) {
+		t.Errorf("admitted because it wished so: %v", err)
 	}
 	wantSpent(t, l, 1)
 	l.SetLimits("alice", "api", weir.PerMinute("rpm", 3))

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/weirlimits/weir/internal/testkit/raced"
 )
 
 // maxPayload is the most that Lambda delivers at once, whatever the batch size.
@@ -26,7 +28,7 @@ const mostMemory = 128 << 20
 // the race detector.
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	if runtime.GOOS != "linux" || raceOn {
+	if runtime.GOOS != "linux" || raced.On {
 		t.Skip("measures a process of Linux without the race detector")
 	}
 	batches := 2

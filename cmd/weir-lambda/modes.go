@@ -45,7 +45,10 @@ func (e env) provision(_ context.Context, log *slog.Logger) (any, error) {
 		}
 		return lim, nil
 	}
-	return (&function.Provisioner{Open: open, Table: table, Log: log, Anywhere: e.anywhere}).Handle, nil
+	p := &function.Provisioner{
+		Open: open, Table: table, Log: log, Region: e.get("AWS_REGION"), Anywhere: e.anywhere,
+	}
+	return p.Handle, nil
 }
 
 // forever is longer than anyone needs the audit trail.

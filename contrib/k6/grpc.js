@@ -2,7 +2,8 @@
 //
 //   k6 run -e WEIR=127.0.0.1:8081 contrib/k6/grpc.js
 //
-// Configure limits over HTTP or with the command: weir resource set gpt-4 -l rpm:1000/min -l tpm:800K/min
+// Configure limits over HTTP or with the command:
+// weir --server http://127.0.0.1:8080 resource set gpt-4 -l rpm:1000/min -l tpm:800K/min
 import grpc from 'k6/net/grpc';
 import { check, sleep } from 'k6';
 import { Counter } from 'k6/metrics';

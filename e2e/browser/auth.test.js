@@ -7,27 +7,29 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
-import { binary, client, launch, seed, serve, visit } from './weir.js';
+import { binary, client, launch, seed, seedQuotas, serve, visit } from './weir.js';
 
 /** @type {Awaited<ReturnType<typeof serve>>} */ let server;
 /** @type {import('playwright-core').Browser} */ let browser;
 /** @type {string} */ let dir;
-const tokens = { admin: '', read: '', beta: '', both: '' };
+const tokens = { admin: '', read: '', credit: '', beta: '', both: '' };
 
 before(async () => {
   dir = await mkdtemp(join(tmpdir(), 'weir-tokens-'));
   const file = join(dir, 'tokens.yaml');
   const create = async (/** @type {string} */ role, /** @type {string} */ namespace, name = role) => {
-    const { stdout } = await promisify(execFile)(binary, ['token', 'create', '--name', name, '--role', role, '--namespace', namespace, '--file', file, '-o', 'json'], { cwd: dir });
+    const { stdout } = await promisify(execFile)(binary, ['token', 'create', '--name', name, '--role', role, '--namespace', namespace, '--no-expiry', '--file', file, '-o', 'json'], { cwd: dir });
     return JSON.parse(stdout).token;
   };
   tokens.admin = await create('admin', '*');
   tokens.read = await create('read', 'default');
+  tokens.credit = await create('read,credit', 'default', 'credit');
   tokens.beta = await create('read', 'tenant-beta', 'beta');
   tokens.both = await create('read', 'tenant-gamma', 'both');
   await writeFile(file, (await readFile(file, 'utf8')).replace('[tenant-gamma]', '[tenant-gamma, tenant-beta]'));
   [server, browser] = await Promise.all([serve({ args: ['--auth', file] }), launch()]);
   await seed(client(server.url, tokens.admin));
+  await seedQuotas(client(server.url, tokens.admin));
 });
 after(async () => {
   await browser?.close();
@@ -52,7 +54,7 @@ test('signing in, and out', () => visit(browser, server.url, async (page) => {
   assert.deepEqual(await page.evaluate(() => [Object.keys(localStorage), document.cookie, location.href.includes('weir_')]), [[], '', false]);
 
   await page.reload();
-  await page.getByRole('button', { name: 'Edit limits of gpt-4' }).click();
+  await page.getByRole('button', { name: 'Edit limits of gpt-4', exact: true }).click();
   await page.getByRole('dialog').getByLabel('Tokens').first().fill('700');
   await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
   await page.getByText('Saved: limits for everybody on gpt-4.').waitFor();
@@ -73,6 +75,28 @@ test('a token that may only read', () => visit(browser, server.url, async (page)
   await page.goto(`${server.url}/#/overview?ns=tenant-beta`);
   await page.getByText('You do not have permission to see this').waitFor();
 }));
+
+for (const [who, role, credits, edits] of /** @type {[string, 'admin' | 'read' | 'credit', boolean, boolean][]} */ ([
+  ['an administrator tops up balances', 'admin', true, true], ['a reader does not', 'read', false, false], ['the role credit does nothing else', 'credit', true, false],
+])) {
+  test(who, () => visit(browser, server.url, async (page) => {
+    await page.goto(`${server.url}/#/entity?id=key-dora&resource=gpt-4o`);
+    await signIn(page, tokens[role]);
+    await page.locator('.live[data-state=live]').waitFor();
+    await page.goto(`${server.url}/#/entity?id=team-blue&resource=gpt-4o`);
+    await page.getByRole('table', { name: 'Balances' }).waitFor();
+    await page.locator('.live-levels').getByText('credits').waitFor();
+    const all = await page.locator('button.admin').count(), up = page.getByRole('button', { name: 'Top up credits of team-blue on the total' });
+    assert.equal(await up.count(), credits ? 2 : 0);
+    assert.equal(all > await up.count(), edits);
+    if (!credits) return;
+    await up.first().click();
+    await page.getByRole('dialog').getByLabel('Amount').fill('1K');
+    await page.getByRole('dialog').getByLabel('ID').fill(`inv-${role}`);
+    await page.getByRole('dialog').getByRole('button', { name: 'Top up' }).click();
+    await page.getByText(`Credited: inv-${role}. `).waitFor();
+  }));
+}
 
 test('a role that is taken away while the page is open', () => visit(browser, server.url, async (page) => {
   await page.goto(`${server.url}/#/entity?id=key-carol&resource=gpt-4`);

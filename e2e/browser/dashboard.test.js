@@ -43,6 +43,25 @@ test('the overview is live', () => visit(browser, server.url, async (page) => {
   assert.match(await page.locator('.moment').textContent() ?? '', /^\d\d:\d\d:\d\d$/);
 }));
 
+test('decisions that the store did not answer', () => visit(browser, server.url, async (page) => {
+  const overview = await ask('GET', '/v1/overview');
+  for (const [store, rates, text] of /** @type {[any, any, string][]} */ ([
+    [{ breaker: 'closed', unanswered: 0.004 }, { degraded: 2, local: 2, failed: 0 }, '0.4% of decisions were not answered in time. This server’s shares of the limits decide.'],
+    [{ breaker: 'open', unanswered: 1 }, { degraded: 3, local: 1, failed: 1 }, 'The store does not answer. This server’s shares of the limits decide. Requests are admitted without limits. Requests fail.'],
+    [{ breaker: 'closed', unanswered: 0 }, { degraded: 0, local: 0, failed: 0 }, ''],
+  ])) {
+    const json = { ...overview, store: { ...overview.store, ...store }, per_second: { ...overview.per_second, ...rates } };
+    await page.route('**/v1/overview?*', (route) => route.request().headers().accept?.includes('event-stream')
+      ? route.fulfill({ contentType: 'text/event-stream', body: `event: overview\ndata: ${JSON.stringify(json)}\n\n` }) : route.fulfill({ json }));
+    await go(page, 'entities');
+    await go(page, 'overview');
+    await page.locator('.tile').first().waitFor();
+    if (text) await page.locator('.alarm', { hasText: text }).waitFor();
+    else await page.locator('.alarm').waitFor({ state: 'hidden' });
+    await page.unroute('**/v1/overview?*');
+  }
+}));
+
 test('a bar moves after an acquire', () => visit(browser, server.url, async (page) => {
   await go(page, 'entity?id=key-bob&resource=gpt-4');
   const bar = page.getByRole('meter', { name: 'tpm of team-red on gpt-4' });
@@ -126,13 +145,22 @@ test('what data says is never markup', () => visit(browser, server.url, async (p
   const id = encodeURIComponent(hostile);
   await ask('PUT', `/v1/limits?resource=${id}`, { limits: [{ name: '<b>x</b>', amount: 5, period: 'min' }] });
   await spend(ask, hostile, 9, { '<b>x</b>': 1 }, hostile);
-  for (const hash of ['overview', 'entities', `entity?id=${id}&resource=${id}`, `entity?id=${id}`, 'limits', `limits?resource=${id}`, 'buckets', 'usage', 'audit', `manifests?name=${id}`, id, `overview?ns=${id}`, 'entity?id=..']) {
+  await ask('PUT', `/v1/limits?plan=${id}`, { limits: ['rpm:1/min'] });
+  await ask('PUT', `/v1/limits?resource=${id}`, { group: hostile });
+  await ask('PATCH', `/v1/entities/${id}`, { plan: hostile });
+  await ask('PUT', `/v1/limits?entity=${id}&resource=_group_${id}`, { limits: [{ name: hostile, period: 'balance' }] });
+  await ask('POST', `/v1/entities/${id}/balances/${id}?resource=_group_${id}`, { amount: 1, id: hostile });
+  for (const hash of ['overview', 'entities', `entity?id=${id}&resource=${id}`, `entity?id=${id}`, 'limits', `limits?resource=${id}`, `limits?resource=_group_${id}`, `limits?plan=${id}`, 'buckets', 'usage', 'audit', `manifests?name=${id}`, id, `overview?ns=${id}`, 'entity?id=..']) {
     await go(page, hash);
     await page.waitForFunction((h) => location.hash === `#/${h}` && document.querySelector('main > .page')?.getAttribute('data-page') === h.split('?')[0] && !document.querySelector('main .loading'), hash);
     assert.equal(await page.locator('img, main script, main b:not(.num)').count(), 0, hash);
   }
   await go(page, `entity?id=${id}`);
   await page.locator('dl.facts').getByText(hostile).first().waitFor();
+  await page.getByRole('button', { name: /^Top up/ }).first().click();
+  await page.getByRole('dialog').locator('.limits').getByText(hostile).waitFor();
+  assert.equal(await page.locator('dialog :is(img, script, b:not(.num))').count(), 0);
+  await page.keyboard.press('Escape');
   // If the code assigned HTML by mistake, the content security policy would block it.
   const stopped = await page.evaluate(() => {
     try {
@@ -244,23 +272,23 @@ test('what is answered in an outage', () => visit(browser, server.url, async (pa
   await go(page, 'limits?ns=tenant-beta');
   await choose('Change the settings of this namespace', 'local');
   await page.locator('.foot').getByText('limited to local shares').waitFor();
-  await choose('Outage of login', 'deny');
+  await choose('Settings of login', 'deny');
   const row = page.getByRole('row', { name: 'login' });
-  await row.getByText('in an outage: denied').waitFor();
+  await row.getByText('if the store fails: denied').waitFor();
   const login = await ask('GET', '/v1/limits?resource=login&namespace=tenant-beta');
   assert.deepEqual([login.on_unavailable, login.limits.length], ['deny', 1], 'the limits stay');
 
   // A level can set on_unavailable without limits.
-  await choose('Outage of a resource', 'allow', 'search');
-  await page.getByRole('row', { name: 'search' }).getByText('in an outage: allowed, unmetered').waitFor();
+  await choose('Settings of a resource', 'allow', 'search');
+  await page.getByRole('row', { name: 'search' }).getByText('if the store fails: allowed, unmetered').waitFor();
   assert.equal(await page.getByRole('row', { name: 'search' }).getByRole('button', { name: 'Remove' }).count(), 0);
 
   await go(page, 'entity?id=key-dan&resource=login&ns=tenant-beta');
   await page.getByText('requests are denied. Set at: Resource.').waitFor();
-  await choose('Outage of this entity', 'local', '');
+  await choose('Settings of this entity', 'local', '');
   await page.getByText('requests are limited to local shares. Set at: Entity default.').waitFor();
-  await page.locator('.steps').getByText('in an outage: limited to local shares').first().waitFor();
-  await choose('Outage of all other resources', 'default');
+  await page.locator('.steps').getByText('if the store fails: limited to local shares').first().waitFor();
+  await choose('Settings on all other resources', 'default');
   await page.getByText('requests are denied. Set at: Resource.').waitFor();
   await ask('GET', '/v1/limits?entity=key-dan&namespace=tenant-beta', undefined, 404);
 

@@ -5,7 +5,7 @@ import { mkdir, readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { artifacts, client, launch, seed, serve, visit } from './weir.js';
+import { artifacts, client, launch, seed, seedQuotas, serve, visit } from './weir.js';
 
 const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
@@ -15,6 +15,8 @@ const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.
 before(async () => {
   [server, browser] = await Promise.all([serve(), launch(), mkdir(artifacts, { recursive: true })]);
   await seed(client(server.url));
+  await seedQuotas(client(server.url));
+  await client(server.url)('POST', '/v1/entities/team-blue/balances/credits', { amount: 500, id: 'inv-1042' });
 });
 after(async () => {
   await browser?.close();
@@ -22,7 +24,8 @@ after(async () => {
 });
 
 const pages = {
-  overview: 'overview', entities: 'entities', entity: 'entity?id=key-carol&resource=gpt-4', limits: 'limits', resource: 'limits?resource=gpt-4',
+  overview: 'overview', entities: 'entities', entity: 'entity?id=key-carol&resource=gpt-4', quotas: 'entity?id=key-dora&resource=gpt-4o', limits: 'limits', resource: 'limits?resource=gpt-4',
+  group: 'limits?resource=_group_openai', plan: 'limits?plan=pro',
   buckets: 'buckets', usage: 'usage', manifests: 'manifests', audit: 'audit', namespaces: 'namespaces', missing: 'nowhere',
 };
 
@@ -35,6 +38,8 @@ for (const [width, colorScheme, thorough] of /** @type {[number, 'light' | 'dark
     const judge = async (/** @type {string} */ name) => {
       const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
       if (wide > 0) found.push(`${name} is ${wide} px too wide`);
+      const cut = width < 900 ? await page.evaluate(() => [...document.querySelectorAll('.scroll')].filter((el) => el.scrollWidth > el.clientWidth).map((el) => el.getAttribute('aria-label'))) : [];
+      if (cut.length) found.push(`${name}: must be scrolled sideways: ${cut}`);
       if (!thorough) return;
       const { violations } = await page.evaluate(() => window['axe'].run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice'], resultTypes: ['violations'], preload: false }));
       for (const v of violations) found.push(`${name}: ${v.id}: ${v.nodes.slice(0, 3).map((/** @type {any} */ n) => n.html.slice(0, 160)).join(' | ')}`);
@@ -50,9 +55,15 @@ for (const [width, colorScheme, thorough] of /** @type {[number, 'light' | 'dark
       await page.screenshot({ path: join(artifacts, `menu-${width}-${colorScheme}.png`) });
       await page.getByRole('link', { name: 'Limits' }).click();
     } else await page.getByRole('link', { name: 'Limits' }).click();
-    await page.getByRole('button', { name: 'Edit limits of gpt-4' }).click();
+    await page.getByRole('button', { name: 'Edit limits of group openai' }).click();
     await page.screenshot({ path: join(artifacts, `dialog-${width}-${colorScheme}.png`) });
     await judge('dialog');
+    await page.keyboard.press('Escape');
+    await page.goto(`${server.url}/#/entity?id=team-blue&resource=gpt-4o`);
+    await page.getByRole('button', { name: 'Top up credits of team-blue on the total' }).first().click();
+    await page.getByRole('dialog').getByText('inv-1042').waitFor();
+    await page.screenshot({ path: join(artifacts, `top-up-${width}-${colorScheme}.png`) });
+    await judge('top-up');
     assert.deepEqual(found, []);
   }, { viewport: { width, height: width < 900 ? 812 : 900 }, colorScheme, reducedMotion: 'reduce' }));
 }
@@ -74,3 +85,23 @@ test('motion is reduced for who asks', () => visit(browser, server.url, async (p
   await page.locator('.live[data-state=live]').waitFor();
   assert.equal(await page.evaluate(() => document.getAnimations().length), 0);
 }, { reducedMotion: 'reduce' }));
+
+test('an empty server shows the first steps, until it decides', async () => {
+  const empty = await serve();
+  try {
+    await visit(browser, empty.url, async (page) => {
+      await page.goto(`${empty.url}/`);
+      const steps = page.getByRole('heading', { name: 'First steps' });
+      await steps.waitFor();
+      await page.screenshot({ path: join(artifacts, 'first-375-light.png'), fullPage: true });
+      const command = await page.locator('.first pre').innerText();
+      assert.ok(command.endsWith(`${empty.url}/v1/acquire`), command);
+      const body = JSON.parse(/'(\{.*\})'/.exec(command)?.[1] ?? '');
+      await client(empty.url)('PUT', '/v1/limits', { limits: ['rpm:60/min'] });
+      await client(empty.url)('POST', '/v1/acquire', body);
+      await steps.waitFor({ state: 'hidden' });
+    }, { viewport: { width: 375, height: 812 } });
+  } finally {
+    await empty.stop();
+  }
+});

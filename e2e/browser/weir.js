@@ -80,6 +80,21 @@ export async function seed(ask) {
   await spend(ask, hostile, 3, { rpm: 1, tpm: 100 });
 }
 
+/** Creates a team with quotas and a balance, a key that charges it, a group of resources and a plan. */
+export async function seedQuotas(ask) {
+  const set = (/** @type {string} */ scope, /** @type {string[]} */ limits) => ask('PUT', `/v1/limits?${scope}`, { limits });
+  await set('resource=gpt-4o', ['rpm:60/min', 'tpm:50K/min:75K']);
+  await set('resource=o3', ['rpm:20/min']);
+  for (const resource of ['gpt-4o', 'o3']) await ask('PUT', `/v1/limits?resource=${resource}`, { group: 'openai' });
+  await set('resource=_group_openai', ['tpd:1M/day@UTC']);
+  await set('plan=pro', ['rpm:600/min']);
+  await set('plan=pro&resource=gpt-4o', ['rpm:600/min', 'tpm:500K/min']);
+  await ask('POST', '/v1/entities', { id: 'team-blue', name: 'Team Blue' });
+  await set('entity=team-blue&resource=_total_', ['usd:5000/month@Europe/Berlin', 'credits:balance']);
+  await ask('POST', '/v1/entities', { id: 'key-dora', parent: 'team-blue', cascade: true, plan: 'pro' });
+  await spend(ask, 'key-dora', 9, { rpm: 1, tpm: 900, tpd: 9000, usd: 40 }, 'gpt-4o');
+}
+
 /** Sends n requests for tokens; each may be admitted or refused. */
 export async function spend(ask, entity, n, tokens, resource = 'gpt-4') {
   await Promise.all(Array.from({ length: n }, () => ask('POST', '/v1/acquire', { entity, resource, tokens }, [200, 429])));

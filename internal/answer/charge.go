@@ -48,6 +48,17 @@ func (c *Charge) SetCost(ctx context.Context, cost weir.Tokens) error {
 	if c == nil {
 		return nil
 	}
+	return c.set(cost, func(delta weir.Tokens) error {
+		if len(delta) == 0 {
+			return nil
+		}
+		_, err := c.lease.Adjust(ctx, delta)
+		return err
+	})
+}
+
+// set makes the lease hold cost, by a change of what it holds.
+func (c *Charge) set(cost weir.Tokens, change func(delta weir.Tokens) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delta := make(weir.Tokens, len(cost))
@@ -59,22 +70,20 @@ func (c *Charge) SetCost(ctx context.Context, cost weir.Tokens) error {
 			delta[name] = n - c.tokens[name]
 		}
 	}
-	if len(delta) == 0 {
-		return nil
-	}
-	err := c.lease.Adjust(ctx, delta)
+	err := change(delta)
 	var config *weir.ConfigError
 	if errors.As(err, &config) || ended(err) {
 		return err // nothing was changed
 	}
-	if !c.mine {
+	if !c.mine && len(delta) > 0 {
 		c.tokens, c.mine = maps.Clone(c.tokens), true
 		if c.tokens == nil {
 			c.tokens = make(weir.Tokens, len(delta))
 		}
 	}
 	for name, n := range delta {
-		if err == nil || n < 0 { // like the lease: returned tokens count as returned
+		// Like the lease: returned tokens count as returned.
+		if err == nil || n < 0 || errors.Is(err, weir.ErrMaxDebt) {
 			c.tokens[name] += n
 		}
 	}
@@ -90,12 +99,15 @@ func (c *Charge) End(ctx context.Context, rollback bool, cost weir.Tokens) error
 		}
 		return nil
 	}
-	err := c.SetCost(ctx, cost)
-	if again := c.lease.Commit(ctx); err == nil {
-		err = again
-	}
+	err := c.set(cost, func(delta weir.Tokens) error {
+		_, err := c.lease.Settle(ctx, delta)
+		return err
+	})
 	if ended(err) {
 		return nil
+	}
+	if again := c.lease.Commit(ctx); err == nil { // after a cost that cannot be set
+		err = again
 	}
 	return err
 }

@@ -1,12 +1,13 @@
 package answer
 
 import (
+	"math"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/policy/record"
 )
 
 // AppendString appends a JSON string.
@@ -57,6 +58,14 @@ func AppendSeconds(b []byte, d time.Duration) []byte {
 	return b
 }
 
+// appendRetry appends the time until a retry helps: null for the longest duration, of a balance.
+func appendRetry(b []byte, d time.Duration) []byte {
+	if d == math.MaxInt64 {
+		return append(b, "null"...)
+	}
+	return AppendSeconds(b, d)
+}
+
 // AppendStatuses appends the statuses of limits as a JSON array.
 func AppendStatuses(b []byte, ss []weir.LimitStatus) []byte {
 	b = append(b, '[')
@@ -75,11 +84,17 @@ func AppendStatuses(b []byte, ss []weir.LimitStatus) []byte {
 		b = strconv.AppendInt(append(b, `,"requested":`...), s.Requested, 10)
 		b = strconv.AppendInt(append(b, `,"available":`...), s.Available, 10)
 		b = strconv.AppendInt(append(b, `,"amount":`...), s.Amount, 10)
-		b = AppendString(append(b, `,"period":`...), periodText(s.Period))
+		b = AppendString(append(b, `,"period":`...), periodText(s))
 		b = strconv.AppendInt(append(b, `,"burst":`...), s.Burst, 10)
 		b = AppendSeconds(append(b, `,"full_in":`...), s.Full)
+		if s.Ends > 0 {
+			b = AppendSeconds(append(b, `,"ends_in":`...), s.Ends)
+		}
 		if s.Refused {
-			b = AppendSeconds(append(b, `,"refused":true,"retry_after":`...), s.RetryAfter)
+			b = appendRetry(append(b, `,"refused":true,"retry_after":`...), s.RetryAfter)
+		}
+		if s.Refused && s.Estimated {
+			b = append(b, `,"estimated":true`...)
 		}
 		if s.Shadow {
 			b = append(b, `,"shadow":true`...)
@@ -92,9 +107,29 @@ func AppendStatuses(b []byte, ss []weir.LimitStatus) []byte {
 	return append(b, ']')
 }
 
-// periodText returns a period as in the text form of limits.
-func periodText(d time.Duration) string {
-	switch d {
+// AppendBalances appends balances as a JSON array.
+func AppendBalances(b []byte, balances []weir.Balance) []byte {
+	b = append(b, '[')
+	for i := range balances {
+		l := &balances[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = AppendString(append(b, `{"entity":`...), l.Entity)
+		b = AppendString(append(b, `,"resource":`...), l.Resource)
+		b = AppendString(append(b, `,"limit":`...), l.Limit)
+		b = strconv.AppendInt(append(b, `,"available":`...), l.Available, 10)
+		if l.RetryAfter > 0 {
+			b = appendRetry(append(b, `,"retry_after":`...), l.RetryAfter)
+		}
+		b = append(b, '}')
+	}
+	return append(b, ']')
+}
+
+// periodText returns a period or window as in the text form of limits.
+func periodText(s *weir.LimitStatus) string {
+	switch s.Period {
 	case time.Second:
 		return "s"
 	case time.Minute:
@@ -104,6 +139,5 @@ func periodText(d time.Duration) string {
 	case 24 * time.Hour:
 		return "day"
 	}
-	_, period, _ := strings.Cut(weir.Limit{Amount: 1, Period: d, Burst: 1}.String(), "/")
-	return period
+	return record.FormatPeriod(s.Period, s.Window, s.Heal)
 }

@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -61,14 +62,14 @@ func Fields(entity string, statuses []weir.LimitStatus) (policy, limit string) {
 	if n == 0 {
 		return "", ""
 	}
-	cut := len(b)
+	cut, retry := len(b), longest(statuses)
 	for _, pass := range []bool{true, false} {
 		if pass && refused == 0 {
 			continue
 		}
 		for _, st := range named[:n] {
 			if st.Refused == pass {
-				b = appendLimit(appendName(b, len(b) == cut, entity, resource, st), st)
+				b = appendLimit(appendName(b, len(b) == cut, entity, resource, st), st, retry)
 			}
 		}
 	}
@@ -111,9 +112,12 @@ func appendEscaped(b []byte, s string) []byte {
 }
 
 func appendPolicy(b []byte, st *weir.LimitStatus) []byte {
-	b = appendField(append(b, ";q="...), st.Amount)
-	if st.Period%time.Second == 0 {
-		b = appendField(append(b, ";w="...), int64(st.Period/time.Second))
+	if st.Heal != 0 {
+		return append(appendField(append(b, ";q="...), st.Burst), `;qu="concurrent-requests"`...)
+	}
+	b = appendField(append(b, ";q="...), cmp.Or(st.Amount, st.Available))
+	if w := window(st); w > 0 {
+		b = appendField(append(b, ";w="...), w)
 	}
 	if st.Burst != st.Amount {
 		b = appendField(append(b, ";weir-burst="...), st.Burst)
@@ -121,19 +125,48 @@ func appendPolicy(b []byte, st *weir.LimitStatus) []byte {
 	return b
 }
 
-func appendLimit(b []byte, st *weir.LimitStatus) []byte {
+// appendLimit appends what is left of a limit. In an answer with Retry-After, which should not be earlier than the end
+// of an effective window, retry bounds those of limits that did not refuse.
+func appendLimit(b []byte, st *weir.LimitStatus, retry time.Duration) []byte {
 	b = appendField(append(b, ";r="...), st.Available)
+	t := effective(st)
+	if retry > 0 && t > 0 {
+		t = min(t, retry)
+	}
 	switch {
-	case st.Refused:
-		b = appendField(append(b, ";t="...), WholeSeconds(st.RetryAfter))
-	case st.Full > 0:
-		t := int64(maxField)
-		if d := UntilMore(st); d < math.MaxInt64 {
-			t = ceil(d)
-		}
-		b = appendField(append(b, ";t="...), t)
+	case t == math.MaxInt64:
+		b = appendField(append(b, ";t="...), maxField)
+	case t > 0:
+		b = appendField(append(b, ";t="...), WholeSeconds(t))
 	}
 	return b
+}
+
+// window returns the length of a limit's window in seconds, or 0 if it has none of whole seconds.
+func window(st *weir.LimitStatus) int64 {
+	length := st.Period + st.Began + st.Ends // of a quota, the last two; of a rate, the first
+	if length%time.Second != 0 {
+		return 0
+	}
+	return int64(length / time.Second)
+}
+
+// effective returns a limit's effective window: the time in which no more than what is available should be spent. At a
+// rate, it is the time in which the limit issues as much, so that a client that spreads what is available over it keeps
+// to the rate, and at least until there is more. Of a quota, it is what is left of its window; without a period, the
+// time until the limit is full. It returns 0 if there is none.
+func effective(st *weir.LimitStatus) time.Duration {
+	switch {
+	case st.Refused && prepaid(st):
+		return 0
+	case st.Refused:
+		return st.RetryAfter
+	case st.Window != weir.Window{}:
+		return st.Ends
+	case st.Period == 0:
+		return st.Full
+	}
+	return issuing(st, uint64(max(st.Available, 1)+max(-st.Available, 0)))
 }
 
 func appendField(b []byte, n int64) []byte {
@@ -142,11 +175,18 @@ func appendField(b []byte, n int64) []byte {
 
 // UntilMore returns the time until there is one token more than now, and at least one, if nobody spends. It saturates.
 func UntilMore(st *weir.LimitStatus) time.Duration {
-	missing := uint64(1)
-	if st.Available < 0 {
-		missing += uint64(-st.Available)
+	switch {
+	case st.Window != weir.Window{} && st.Available >= 1-st.Amount: // the next window has some
+		return st.Ends
+	case st.Period == 0: // all tokens are issued at once
+		return max(st.Full, st.RetryAfter)
 	}
-	hi, lo := bits.Mul64(missing, uint64(st.Period))
+	return issuing(st, uint64(1+max(-st.Available, 0)))
+}
+
+// issuing returns the time in which a rate issues tokens, rounded up. It saturates.
+func issuing(st *weir.LimitStatus, tokens uint64) time.Duration {
+	hi, lo := bits.Mul64(tokens, uint64(st.Period))
 	lo, carry := bits.Add64(lo, uint64(st.Amount)-1, 0)
 	hi += carry
 	if hi >= uint64(st.Amount) {
@@ -156,6 +196,16 @@ func UntilMore(st *weir.LimitStatus) time.Duration {
 	return time.Duration(min(ns, math.MaxInt64))
 }
 
+// longest returns how long those limits refuse that did, or 0.
+func longest(statuses []weir.LimitStatus) (d time.Duration) {
+	for i := range statuses {
+		if st := &statuses[i]; st.Refused && !st.Shadow {
+			d = max(d, st.RetryAfter)
+		}
+	}
+	return d
+}
+
 // Legacy returns the values of X-RateLimit-Limit, -Remaining and -Reset, in seconds, of the most binding limit, or ""
 // if there is none.
 func Legacy(statuses []weir.LimitStatus) (limit, remaining, reset string) {
@@ -163,16 +213,32 @@ func Legacy(statuses []weir.LimitStatus) (limit, remaining, reset string) {
 	if most == nil {
 		return "", "", ""
 	}
-	return strconv.FormatInt(most.Amount, 10),
+	return strconv.FormatInt(cmp.Or(most.Amount, most.Burst, max(0, most.Available)), 10),
 		strconv.FormatInt(max(0, most.Available), 10),
-		strconv.FormatInt(ceil(max(most.Full, most.RetryAfter)), 10)
+		strconv.FormatInt(ceil(resets(most)), 10)
+}
+
+// prepaid reports whether a limit is a balance, which must be topped up.
+func prepaid(st *weir.LimitStatus) bool { return st.Burst == 0 }
+
+// resets returns how long until a limit is full, and lets a refused request pass; 0 for a balance.
+func resets(st *weir.LimitStatus) time.Duration {
+	if prepaid(st) {
+		return 0
+	}
+	return max(st.Full, st.RetryAfter)
 }
 
 // Binding returns the most binding limit: the one that refused for longest, or if none refused, the one with the
 // smallest share of its burst left. It returns nil if all are in shadow.
-func Binding(statuses []weir.LimitStatus) (most *weir.LimitStatus) {
+func Binding(statuses []weir.LimitStatus) *weir.LimitStatus {
+	return binding(statuses, func(string) bool { return true })
+}
+
+// binding returns the most binding of the limits whose names match.
+func binding(statuses []weir.LimitStatus, match func(limit string) bool) (most *weir.LimitStatus) {
 	for i := range statuses {
-		if st := &statuses[i]; !st.Shadow && (most == nil || binds(st, most)) {
+		if st := &statuses[i]; !st.Shadow && match(st.Limit) && (most == nil || binds(st, most)) {
 			most = st
 		}
 	}
@@ -189,8 +255,12 @@ func binds(a, b *weir.LimitStatus) bool {
 // MaxJitter is the maximum that jitter adds to a retry delay.
 const MaxJitter = 30 * time.Second
 
-// Jittered returns d plus up to three tenths, so that requests refused together do not return together.
+// Jittered returns d plus up to three tenths, so that requests refused together do not return together. It returns 0,
+// no time to retry, for the longest duration: a balance must be topped up.
 func Jittered(d time.Duration) time.Duration {
+	if d == math.MaxInt64 {
+		return 0
+	}
 	d = min(max(d, 0), math.MaxInt64-MaxJitter-1)
 	return d + rand.N(min(d/10*3, MaxJitter)+1)
 }

@@ -24,8 +24,8 @@ func (tell Tell) Of(statuses []weir.LimitStatus) []weir.LimitStatus {
 
 // Outcome is what a client may see of an error.
 type Outcome struct {
-	// Code is CodeExceeded, CodeExceedsBurst, CodeUnavailable or, for anything that is not the client's business, such
-	// as a configuration mistake, CodeInternal.
+	// Code is CodeExceeded, CodeExceedsBurst, CodeUnknownEntity, CodeUnavailable or, for anything that is not the
+	// client's business, such as a configuration mistake, CodeInternal.
 	Code       weir.Code
 	Detail     string             // a sentence
 	RetryAfter time.Duration      // with jitter; 0: do not retry
@@ -43,11 +43,10 @@ func OutcomeOf(err error, tell Tell) Outcome {
 		o := Outcome{
 			Code: code, RetryAfter: Jittered(over.RetryAfter), Statuses: tell.Of(over.Statuses),
 		}
-		if slices.ContainsFunc(o.Statuses, func(st weir.LimitStatus) bool { return st.Refused }) {
-			shown := weir.ExceededError{Decision: weir.Decision{Statuses: o.Statuses, RetryAfter: over.RetryAfter}}
-			o.Detail = shown.Error()
-		} else {
-			o.Detail = "limit exceeded; retry in " + over.RetryAfter.Round(time.Microsecond).String()
+		shown := weir.ExceededError{Decision: weir.Decision{Statuses: o.Statuses, RetryAfter: over.RetryAfter}}
+		o.Detail = shown.Error()
+		if !slices.ContainsFunc(o.Statuses, func(st weir.LimitStatus) bool { return st.Refused }) {
+			o.Detail = "limit exceeded" + o.Detail
 		}
 		return o
 	case code == weir.CodeExceedsBurst && errors.As(err, &burst):
@@ -59,6 +58,10 @@ func OutcomeOf(err error, tell Tell) Outcome {
 			return Outcome{Code: code, Detail: "more is requested than can ever be spent at once: ask for less"}
 		}
 		return Outcome{Code: code, Detail: burst.Error()}
+	case code == weir.CodeUnknownEntity:
+		return Outcome{Code: code, Detail: "the caller is not known here"}
+	case code == weir.CodeBucketQuota:
+		return Outcome{Code: code, Detail: "there are too many callers at present"}
 	case code == weir.CodeUnavailable, code == weir.CodeCanceled:
 		return Outcome{
 			Code: weir.CodeUnavailable, Detail: "the store does not answer, or not in time",

@@ -31,6 +31,9 @@ var (
 		http.StatusTooManyRequests, IANA + "quota-exceeded",
 		"Request cannot be satisfied as assigned quota has been exceeded",
 	}
+	UnknownEntity = &Kind{http.StatusForbidden, Guide + "unknown-entity", "The entity is not known"}
+	BucketQuota   = &Kind{http.StatusTooManyRequests, Guide + "bucket-quota", "The namespace has too many buckets"}
+
 	Internal    = &Kind{http.StatusInternalServerError, Guide + "internal", "Internal error"}
 	Unavailable = &Kind{
 		http.StatusServiceUnavailable, IANA + "temporary-reduced-capacity",
@@ -48,6 +51,7 @@ type Problem struct {
 	Over          int64              // with Degraded; see weir.Decision
 	Entity        string             // with Refused: the entity whose limits are named without an entity
 	Statuses      []weir.LimitStatus // with Refused
+	Brief         bool               // with Refused: the names of those that refused are sent alone
 	Errors        []byte             // JSON; nil for none
 }
 
@@ -65,7 +69,9 @@ func (p *Problem) Append(b []byte) []byte {
 	}
 	if p.Refused {
 		b = appendViolated(append(b, `,"violated-policies":`...), p.Entity, p.Statuses)
-		b = AppendStatuses(append(b, `,"limits":`...), p.Statuses)
+		if !p.Brief {
+			b = AppendStatuses(append(b, `,"limits":`...), p.Statuses)
+		}
 	}
 	if p.Degraded {
 		b = strconv.AppendInt(append(b, `,"degraded":true,"over":`...), p.Over, 10)
@@ -92,9 +98,12 @@ func appendViolated(b []byte, entity string, statuses []weir.LimitStatus) []byte
 		if i > 0 {
 			b = append(b, ',')
 		}
-		name := st.Limit
-		if st.Entity != entity {
+		name, resource := st.Limit, statuses[0].Resource
+		if st.Entity != entity || st.Resource != resource {
 			name += "@" + st.Entity
+		}
+		if st.Resource != resource {
+			name += "/" + st.Resource
 		}
 		b = AppendString(b, name)
 	}

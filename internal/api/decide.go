@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/weirlimits/weir"
@@ -12,8 +13,8 @@ import (
 
 // Question is a request to decide without spending: what an entity would spend on a resource.
 type Question struct {
-	Entity        string             `json:"entity" in:"query"`
-	Resource      string             `json:"resource" in:"query"`
+	Entity        string             `json:"entity" in:"query" about:"entity"`
+	Resource      string             `json:"resource" in:"query" about:"resource"`
 	Tokens        weir.Tokens        `json:"tokens" in:"query" arg:"LIMIT=AMOUNT"`
 	Limits        []weir.Limit       `json:"limits" in:"query" flag:"limit,l"`
 	OnUnavailable weir.OnUnavailable `json:"on_unavailable" in:"query"`
@@ -34,6 +35,29 @@ func (q *Demand) Request() weir.Request {
 	return weir.Request{
 		Entity: q.Entity, Resource: q.Resource, Tokens: q.Tokens, Limits: q.Limits, OnUnavailable: q.OnUnavailable,
 	}
+}
+
+// Adjustment is what an entity has spent more on a resource than was debited, or less.
+type Adjustment struct {
+	Namespace string      `json:"namespace" flag:"-"`
+	Entity    string      `json:"entity"`
+	Resource  string      `json:"resource"`
+	Tokens    weir.Tokens `json:"tokens" arg:"LIMIT=AMOUNT" range:"-1e18.."`
+	ID        string      `json:"id"`
+}
+
+// Adjusted is what an adjustment left: of each limit that it changed, the entity's, then its parents'.
+type Adjusted struct {
+	Limits []Balance `json:"limits"`
+}
+
+// Balance is what is left of a limit.
+type Balance struct {
+	Entity     string  `json:"entity"`
+	Resource   string  `json:"resource"`
+	Limit      string  `json:"limit"`
+	Available  int64   `json:"available"`
+	RetryAfter Seconds `json:"retry_after,omitempty"`
 }
 
 // Decision is the outcome of a request. A server's answer has no At.
@@ -60,20 +84,33 @@ func DecisionOf(d *weir.Decision) Decision {
 
 // Status is the state of a limit.
 type Status struct {
-	Entity     string      `json:"entity"`
-	Resource   string      `json:"resource"`
-	Limit      string      `json:"limit"`
-	Source     weir.Source `json:"source"`
-	Manifest   string      `json:"manifest,omitempty"`
-	Requested  int64       `json:"requested"`
-	Available  int64       `json:"available"`
-	Amount     int64       `json:"amount"`
-	Period     string      `json:"period"`
-	Burst      int64       `json:"burst"`
-	FullIn     Seconds     `json:"full_in"`
-	Refused    bool        `json:"refused"`
-	RetryAfter Seconds     `json:"retry_after"`
-	// For a limit in shadow.
+	Entity    string      `json:"entity"`
+	Resource  string      `json:"resource"`
+	Limit     string      `json:"limit"`
+	Source    weir.Source `json:"source"`
+	Manifest  string      `json:"manifest,omitempty"`
+	Requested int64       `json:"requested"`
+	Available int64       `json:"available"`
+	Amount    int64       `json:"amount"`
+	Period    string      `json:"period"`
+	Burst     int64       `json:"burst"`
+	FullIn    Seconds     `json:"full_in"`
+	// EndsIn is how long until the window of a quota ends, or, if the question was what is available, until the next
+	// slots that are held come back unless they are renewed.
+	EndsIn Seconds `json:"ends_in,omitempty"`
+	Refusal
+	Trial
+}
+
+// Refusal is whether a limit refused, and what to do about it.
+type Refusal struct {
+	Refused    bool    `json:"refused"`
+	RetryAfter Seconds `json:"retry_after"`
+	Estimated  bool    `json:"estimated,omitempty"` // RetryAfter is a guess
+}
+
+// Trial is the state of a limit in shadow.
+type Trial struct {
 	Shadow      bool `json:"shadow,omitempty"`
 	WouldRefuse bool `json:"would_refuse,omitempty"`
 }
@@ -81,17 +118,30 @@ type Status struct {
 func statusOf(s *weir.LimitStatus) Status {
 	return Status{
 		s.Entity, s.Resource, s.Limit, s.Source, s.Manifest, s.Requested, s.Available, s.Amount,
-		record.FormatPeriod(s.Period), s.Burst, Seconds(s.Full), s.Refused, Seconds(s.RetryAfter),
-		s.Shadow, s.WouldRefuse,
+		record.FormatPeriod(s.Period, s.Window, s.Heal), s.Burst, Seconds(s.Full), Seconds(s.Ends),
+		Refusal{s.Refused, Seconds(s.RetryAfter), s.Refused && s.Estimated},
+		Trial{s.Shadow, s.WouldRefuse},
 	}
 }
 
 // Rate returns the limit. Its enforcement is not known.
 func (s *Status) Rate() weir.Limit {
-	l, _ := weir.ParseLimit(s.Limit + ":1/" + s.Period) // a server sends no other
-	l.Amount, l.Burst = s.Amount, s.Burst
+	text := s.Limit + ":1/" + s.Period
+	switch {
+	case s.Slots():
+		text = s.Limit + ":" + strconv.FormatInt(s.Burst, 10) + s.Period
+	case s.Amount == 0:
+		text = s.Limit + ":" + s.Period
+	}
+	l, _ := weir.ParseLimit(text) // a server sends no other
+	if !s.Slots() {
+		l.Amount, l.Burst = s.Amount, s.Burst
+	}
 	return l
 }
+
+// Slots reports whether the limit is one of slots, of which Burst can be held at once.
+func (s *Status) Slots() bool { return s.Amount == 0 && s.Burst > 0 }
 
 // Statuses returns statuses as a limiter does.
 func Statuses(all []Status) []weir.LimitStatus {
@@ -100,21 +150,27 @@ func Statuses(all []Status) []weir.LimitStatus {
 		s := &all[i]
 		out[i] = weir.LimitStatus{
 			Entity: s.Entity, Resource: s.Resource, Limit: s.Limit, Source: s.Source, Manifest: s.Manifest,
-			Requested: s.Requested, Available: s.Available, Amount: s.Amount, Period: s.Rate().Period, Burst: s.Burst,
-			Full: time.Duration(s.FullIn), Refused: s.Refused, RetryAfter: time.Duration(s.RetryAfter),
-			Shadow: s.Shadow, WouldRefuse: s.WouldRefuse,
+			Requested: s.Requested, Available: s.Available, Amount: s.Amount, Burst: s.Burst,
+			Full: time.Duration(s.FullIn), Ends: time.Duration(s.EndsIn),
+			Refused: s.Refused, RetryAfter: time.Duration(s.RetryAfter),
+			Shadow: s.Shadow, WouldRefuse: s.WouldRefuse, Estimated: s.Estimated,
 		}
+		l := s.Rate()
+		out[i].Period, out[i].Window, out[i].Heal = l.Period, l.Window, l.Heal
 	}
 	return out
 }
 
 // Seconds is a duration in JSON: seconds, rounded up to milliseconds so that a caller who waits this long has waited
-// enough.
+// enough. The longest duration, until a balance is topped up, is null.
 type Seconds time.Duration
 
 // MarshalJSON returns the duration as a number of seconds.
 func (s Seconds) MarshalJSON() ([]byte, error) {
 	d := time.Duration(s)
+	if d == math.MaxInt64 {
+		return []byte("null"), nil
+	}
 	ms := d.Milliseconds()
 	if d%time.Millisecond > 0 {
 		ms++
@@ -124,7 +180,7 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON writes. What exceeds the longest duration becomes that.
 func (s *Seconds) UnmarshalJSON(text []byte) error {
-	var n float64
+	n := math.Inf(1) // of null
 	err := json.Unmarshal(text, &n)
 	const most = math.MaxInt64 / int64(time.Millisecond)
 	if ms := n*1000 + 0.5; ms < float64(most) {
@@ -135,7 +191,8 @@ func (s *Seconds) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// The operations that decide. Explain spends nothing; Acquire spends for good, without a lease.
+// The operations that decide. Explain spends nothing; Acquire spends for good, without a lease; Adjust corrects what
+// was spent.
 var (
 	Explain = declare(Op{Name: "explain", Method: "GET", Path: "/v1/explain"},
 		func(ctx context.Context, lim *weir.Limiter, q *Question) (*Explanation, error) {
@@ -156,5 +213,15 @@ var (
 			}
 			d := lease.Decision()
 			return DecisionOf(&d), lease.Commit(ctx)
+		})
+	Adjust = declare(Op{Name: "adjustEntity", Method: "POST", Path: "/v1/adjust", Need: Spend, Raw: true},
+		func(ctx context.Context, lim *weir.Limiter, q *Adjustment) (a Adjusted, err error) {
+			left, err := lim.Adjust(ctx, weir.Request{
+				Entity: q.Entity, Resource: q.Resource, Tokens: q.Tokens, ID: q.ID,
+			})
+			for _, b := range left {
+				a.Limits = append(a.Limits, Balance{b.Entity, b.Resource, b.Limit, b.Available, Seconds(b.RetryAfter)})
+			}
+			return a, err
 		})
 )

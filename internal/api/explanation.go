@@ -1,12 +1,16 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/clock/calendar"
 	"github.com/weirlimits/weir/internal/policy/record"
+	"github.com/weirlimits/weir/store"
 )
 
 // Explanation is how a request would be decided, and why; see docs/guide/http.md.
@@ -28,8 +32,9 @@ type Explanation struct {
 
 // Binding names the limit that binds.
 type Binding struct {
-	Entity string `json:"entity"`
-	Limit  string `json:"limit"`
+	Entity   string `json:"entity"`
+	Resource string `json:"resource,omitempty"` // the group or the total
+	Limit    string `json:"limit"`
 }
 
 // ExplainedMode is how requests are decided without the store, and where that is set.
@@ -44,24 +49,40 @@ type ExplainedEntity struct {
 	Exists   bool             `json:"exists"`
 	Name     string           `json:"name,omitempty"`
 	Parent   string           `json:"parent,omitempty"`
+	Plan     string           `json:"plan,omitempty"` // that it names, or has from an ancestor
 	Cascade  bool             `json:"cascade"`
 	Manifest string           `json:"manifest,omitempty"`
 	Levels   []ExplainedLevel `json:"levels"`
-	Limits   []ExplainedLimit `json:"limits"`
+	// Those of the resource's group and of the total, as far as they are in use.
+	Groups []ExplainedLevel `json:"groups,omitempty"`
+	Limits []ExplainedLimit `json:"limits"`
+	// When limits of these end, or others begin.
+	Changes []ExplainedChange `json:"changes,omitempty"`
+	Items   int               `json:"items,omitempty"` // that the store has split the bucket into
 }
 
 // ExplainedLevel is a level at which limits are looked up.
 type ExplainedLevel struct {
-	Source  weir.Source `json:"source"`
-	Set     bool        `json:"set"`
-	Applies bool        `json:"applies"`
+	Resource string      `json:"resource,omitempty"` // a group or the total
+	Source   weir.Source `json:"source"`
+	Set      bool        `json:"set"`
+	Applies  bool        `json:"applies"`
 	// If set at this level.
 	OnUnavailable weir.OnUnavailable `json:"on_unavailable,omitempty"`
+}
+
+// ExplainedChange is what applies once limits end or others begin.
+type ExplainedChange struct {
+	Resource string        `json:"resource,omitempty"` // the group or the total; otherwise the explanation's
+	At       admin.Instant `json:"at"`
+	Source   weir.Source   `json:"source,omitempty"` // none without limits
+	Limits   []weir.Limit  `json:"limits"`
 }
 
 // ExplainedLimit uses the names of a status in other answers, and adds to them.
 type ExplainedLimit struct {
 	Limit      string       `json:"limit"`
+	Resource   string       `json:"resource,omitempty"` // the group or the total; otherwise the explanation's
 	Source     weir.Source  `json:"source"`
 	Manifest   string       `json:"manifest,omitempty"`
 	Text       string       `json:"text"`
@@ -69,13 +90,17 @@ type ExplainedLimit struct {
 	Period     string       `json:"period"`
 	Burst      int64        `json:"burst"`
 	Enforce    weir.Enforce `json:"enforce"`
+	MaxDebt    int64        `json:"max_debt,omitempty"`
+	Returns    string       `json:"returns,omitempty"`
 	Shadow     bool         `json:"shadow"`
 	Requested  int64        `json:"requested"`
 	Available  int64        `json:"available"`
 	Used       float64      `json:"used"`
 	FullIn     Seconds      `json:"full_in"`
+	EndsIn     Seconds      `json:"ends_in,omitempty"` // see [Status]
 	Refused    bool         `json:"refused"`
 	RetryAfter Seconds      `json:"retry_after"`
+	Estimated  bool         `json:"estimated,omitempty"`
 	// For a limit in shadow.
 	WouldRefuse bool `json:"would_refuse,omitempty"`
 	Binds       bool `json:"binds"`
@@ -104,7 +129,7 @@ func explanationOf(x *weir.Explanation) *Explanation {
 		v.Detail = x.Err.Error()
 	}
 	if n, l := x.Binding(); l != nil {
-		v.Binding = &Binding{n.ID, l.Limit.Name}
+		v.Binding = &Binding{n.ID, aggregateOf(&l.Status), l.Limit.Name}
 	}
 	for i := range x.Chain {
 		v.Chain[i] = explainedEntity(&x.Chain[i])
@@ -152,8 +177,11 @@ func (x *Explanation) Statuses() []Status {
 	for i := range x.Chain {
 		for _, l := range x.Chain[i].Limits {
 			all = append(all, Status{
-				x.Chain[i].Entity, x.Resource, l.Limit, l.Source, l.Manifest, l.Requested, l.Available, l.Amount,
-				l.Period, l.Burst, l.FullIn, l.Refused, l.RetryAfter, l.Shadow, l.WouldRefuse,
+				x.Chain[i].Entity, cmp.Or(l.Resource, x.Resource), l.Limit, l.Source, l.Manifest, l.Requested,
+				l.Available, l.Amount,
+				l.Period, l.Burst, l.FullIn, l.EndsIn,
+				Refusal{l.Refused, l.RetryAfter, l.Estimated},
+				Trial{l.Shadow, l.WouldRefuse},
 			})
 		}
 	}
@@ -174,23 +202,44 @@ func outcome(err error) string {
 
 func explainedEntity(n *weir.ExplainedEntity) ExplainedEntity {
 	j := ExplainedEntity{
-		n.ID, n.Exists, n.Name, n.Parent, n.Cascade, n.Manifest,
-		make([]ExplainedLevel, len(n.Scopes)), make([]ExplainedLimit, len(n.Limits)),
+		n.ID, n.Exists, n.Name, n.Parent, n.Plan, n.Cascade, n.Manifest,
+		explainedLevels(n.Scopes), explainedLevels(n.Groups), make([]ExplainedLimit, len(n.Limits)), nil, n.Items,
 	}
-	for i, l := range n.Scopes {
-		j.Levels[i] = ExplainedLevel(l)
+	for _, ch := range n.Next {
+		j.Changes = append(j.Changes, ExplainedChange{
+			ch.Resource, calendar.InZone(ch.From), ch.Source, append([]weir.Limit{}, ch.Limits...),
+		})
 	}
 	for i := range n.Limits {
 		l := &n.Limits[i]
 		s := &l.Status
 		j.Limits[i] = ExplainedLimit{
-			Limit: s.Limit, Source: s.Source, Manifest: s.Manifest, Text: l.Limit.String(),
-			Amount: s.Amount, Period: record.FormatPeriod(s.Period), Burst: s.Burst, Enforce: l.Limit.Enforce,
-			Shadow:    s.Shadow,
+			Limit: s.Limit, Resource: aggregateOf(s), Source: s.Source, Manifest: s.Manifest, Text: l.Limit.String(),
+			Amount: s.Amount, Period: record.FormatPeriod(s.Period, s.Window, s.Heal), Burst: s.Burst,
+			Enforce: l.Limit.Enforce, Shadow: s.Shadow,
 			Requested: s.Requested, Available: s.Available, Used: math.Round(l.Used()*1e4) / 1e4,
-			FullIn: Seconds(s.Full), Refused: s.Refused, RetryAfter: Seconds(s.RetryAfter),
-			WouldRefuse: s.WouldRefuse, Binds: l.Binds,
+			FullIn: Seconds(s.Full), EndsIn: Seconds(s.Ends), Refused: s.Refused, RetryAfter: Seconds(s.RetryAfter),
+			Estimated: s.Refused && s.Estimated, WouldRefuse: s.WouldRefuse, Binds: l.Binds, MaxDebt: l.Limit.MaxDebt,
+		}
+		if l.Limit.Strict {
+			j.Limits[i].Returns = "strict"
 		}
 	}
 	return j
+}
+
+func explainedLevels(scopes []weir.ExplainedScope) []ExplainedLevel {
+	levels := make([]ExplainedLevel, len(scopes))
+	for i, l := range scopes {
+		levels[i] = ExplainedLevel{l.Resource, l.Source, l.Set, l.Applies, l.OnUnavailable}
+	}
+	return levels
+}
+
+// aggregateOf returns the group or the total that a limit is on, or "".
+func aggregateOf(s *weir.LimitStatus) string {
+	if store.Aggregate(s.Resource) {
+		return s.Resource
+	}
+	return ""
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -24,12 +25,15 @@ import (
 //	arg      its name as an argument, if it is no flag
 //	required set if its flag must be given
 //	values   what it may be, separated by commas
-//	range    the least and the most of a number or a duration, such as 1..1000 or 1s..; either may be missing
+//	range    the least and the most of a number or a duration, such as 1..1000 or 1s..; either may be missing. Tokens
+//	         are at least 0 unless it states less
 //	default  the value of a flag that is not given
+//	about    entity or resource, if the operation concerns only the one that it names; entities, if only those whose
+//	         ids begin with it
 //
 // What it is stands in the text that [Describe] reads.
 type Field struct {
-	Name, In, Flag, Arg, Doc, Default string
+	Name, In, Flag, Arg, Doc, Default, About string
 
 	Required bool // as a flag
 
@@ -58,7 +62,7 @@ func FieldsOf(t reflect.Type) []Field {
 		field := Field{
 			Name: name, In: f.Tag.Get("in"), Flag: f.Tag.Get("flag"), Arg: f.Tag.Get("arg"),
 			Doc: docs[owner.String()+"."+name], Default: f.Tag.Get("default"),
-			Required: f.Tag.Get("required") != "", index: f.Index,
+			About: f.Tag.Get("about"), Required: f.Tag.Get("required") != "", index: f.Index,
 		}
 		if values := f.Tag.Get("values"); values != "" {
 			field.values = strings.Split(values, ",")
@@ -69,6 +73,29 @@ func FieldsOf(t reflect.Type) []Field {
 	fields.Store(t, all)
 	return all
 }
+
+// About returns the entity and the resource that a request is about; "" means all of the namespace, and ID* all whose
+// ids begin with ID.
+func About(req any, fields []Field) (entity, resource string) {
+	for i := range fields {
+		f := &fields[i]
+		if f.About == "" || f.IsZero(req) {
+			continue
+		}
+		switch text := f.Texts(req)[0]; f.About {
+		case "entity":
+			entity = text
+		case "entities":
+			entity = text + "*"
+		case "resource":
+			resource = text
+		}
+	}
+	return entity, resource
+}
+
+// Values returns the values that the field may have; nil for any.
+func (f *Field) Values() []string { return slices.Clone(f.values) }
 
 // Ptr returns a pointer to the field in a request, which is a pointer to a struct.
 func (f *Field) Ptr(req any) any {
@@ -151,7 +178,7 @@ func (f *Field) setKind(v reflect.Value, text string) error {
 	case reflect.Int, reflect.Int64:
 		n, err := strconv.ParseInt(text, 10, 64)
 		v.SetInt(n)
-		return f.within(float64(n), err, text, "a number")
+		return f.within(float64(n), err, text, "a whole number")
 	case reflect.Uint64:
 		n, err := strconv.ParseUint(text, 10, 64)
 		v.SetUint(n)
@@ -188,6 +215,8 @@ func (f *Field) within(n float64, parsed error, text, what string) error {
 	switch {
 	case parsed == nil && n >= least && n <= most:
 		return nil
+	case errors.Is(parsed, strconv.ErrRange):
+		return f.bad("is too large or too small: %q", text)
 	case parsed != nil || f.least+f.most == "":
 		return f.bad("must be %s: %q", what, text)
 	case f.most == "":
@@ -215,7 +244,7 @@ var parsers = map[reflect.Type]func(f *Field, to any, text string) error{
 	}),
 	reflect.TypeFor[time.Duration](): parser(func(f *Field, to *time.Duration, text string) (err error) {
 		*to, err = time.ParseDuration(text)
-		return f.within(float64(*to), err, text, "a duration such as 30s")
+		return f.within(float64(*to), err, text, "a duration such as 30s or 72h")
 	}),
 	reflect.TypeFor[weir.Limit](): parser(func(_ *Field, to *weir.Limit, text string) (err error) {
 		*to, err = weir.ParseLimit(text)
@@ -262,6 +291,9 @@ func (f *Field) setPair(to *map[string]string, text string) error {
 	if *to == nil {
 		*to = make(map[string]string)
 	}
+	if _, twice := (*to)[key]; twice {
+		return f.bad("%s is given twice", key)
+	}
 	(*to)[key] = value
 	return nil
 }
@@ -273,10 +305,12 @@ func (f *Field) setTokens(to *weir.Tokens, text string) error {
 		return f.bad("%q is not LIMIT=AMOUNT, such as rpm=1", text)
 	}
 	n, err := strconv.ParseInt(amount, 10, 64)
-	if err != nil || n < 0 {
-		return &weir.ConfigError{
-			Field: f.Name + "." + name, Reason: fmt.Sprintf("%q is not a whole number of tokens, 0 or more", text),
+	if least := bound(f.least, 0); err != nil || float64(n) < least {
+		reason := fmt.Sprintf("%q is not a whole number of tokens", text)
+		if least == 0 {
+			reason += ", 0 or more"
 		}
+		return &weir.ConfigError{Field: f.Name + "." + name, Reason: reason}
 	}
 	if _, twice := (*to)[name]; twice {
 		return &weir.ConfigError{Field: f.Name + "." + name, Reason: name + " is given twice"}

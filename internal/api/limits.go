@@ -2,29 +2,21 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"hash/fnv"
-	"strconv"
-	"strings"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 )
 
-// Scope selects the limits of an entity, a resource or both; neither means the system.
+// Scope selects the limits of an entity or a plan, of a resource, or of both; nothing means the system.
 type Scope struct {
-	Entity   string `json:"entity" in:"query" flag:"-"`
-	Resource string `json:"resource" in:"query"`
+	Entity   string `json:"entity" in:"query" flag:"-" about:"entity"`
+	Plan     string `json:"plan" in:"query" flag:"-"`
+	Resource string `json:"resource" in:"query" about:"resource"`
 }
 
-func (s Scope) of() admin.Scope { return admin.Scope{Entity: s.Entity, Resource: s.Resource} }
-
-// Preconditions are what must hold for a change: Match, that the limits are still those it was based on, or NoneMatch,
-// which must be *, that there are none.
-type Preconditions struct {
-	Match     []string `json:"If-Match" in:"header" flag:"-"`
-	NoneMatch []string `json:"If-None-Match" in:"header" flag:"-"`
+func (s Scope) of() admin.Scope {
+	return admin.Scope{Entity: s.Entity, Resource: s.Resource, Plan: s.Plan}
 }
 
 // LimitsChange sets the limits of a scope, its answer while the store does not answer, or both.
@@ -33,36 +25,57 @@ type LimitsChange struct {
 	Preconditions
 	Limits        []weir.Limit        `json:"limits" flag:"limit,l"`
 	OnUnavailable *weir.OnUnavailable `json:"on_unavailable" values:"deny,allow,local,default"`
+	// The group that a resource belongs to, "" for none.
+	Group *string `json:"group"`
+	Bounds
+}
+
+// Bounds are when limits begin and end. Without them, they are the limits of the scope itself.
+type Bounds struct {
+	From  admin.Instant `json:"from,omitzero"`
+	Until admin.Instant `json:"until,omitzero"`
+	Scale int64         `json:"scale,omitempty"`
+}
+
+// PlanKey names a plan.
+type PlanKey struct {
+	ID string `json:"id" in:"path"`
 }
 
 // LimitsDeletion deletes the limits of a scope.
 type LimitsDeletion struct {
 	Scope
 	Preconditions
+	Bounded bool `json:"bounded" in:"query"`
 }
 
-// LimitsQuery selects limits: all of an entity, or all entities' on a resource.
+// LimitsQuery selects limits: all of an entity or a plan, or all entities' on a resource.
 type LimitsQuery struct {
-	Entity   string `json:"entity" in:"query"`
-	Resource string `json:"resource" in:"query"`
+	Entity   string `json:"entity" in:"query" about:"entity"`
+	Plan     string `json:"plan" in:"query" flag:"-"`
+	Resource string `json:"resource" in:"query" about:"resource"`
 	Page
 }
 
 // SystemChange sets the settings of the namespace.
 type SystemChange struct {
-	Preconditions
 	OnUnavailable *weir.OnUnavailable `json:"on_unavailable"`
 	NearLimit     *admin.Thresholds   `json:"near_limit"`
+	Entities      *string             `json:"entities" values:"known,any"`
 }
 
 // Limits is the limits of a scope.
 type Limits struct {
 	Entity        string             `json:"entity,omitempty"`
+	Plan          string             `json:"plan,omitempty"`
 	Resource      string             `json:"resource,omitempty"`
 	Source        weir.Source        `json:"source"`
 	Limits        []weir.Limit       `json:"limits"`
+	Bounded       []admin.Bounded    `json:"bounded,omitempty"`
 	OnUnavailable weir.OnUnavailable `json:"on_unavailable,omitempty"`
 	NearLimit     admin.Thresholds   `json:"near_limit,omitzero"`
+	Entities      admin.EntityRule   `json:"entities,omitempty"`
+	Group         string             `json:"group,omitempty"` // of a resource
 	Managed       *admin.Managed     `json:"managed,omitempty"`
 	Tag           string             `json:"etag"`
 }
@@ -71,57 +84,47 @@ type Limits struct {
 func (l *Limits) ETag() string { return `"` + l.Tag + `"` }
 
 func limitsOf(l admin.ScopedLimits) *Limits {
-	v := &Limits{l.Scope.Entity, l.Scope.Resource, l.Source, l.Limits, l.OnUnavailable, l.NearLimit, l.Managed, ""}
+	v := &Limits{
+		l.Scope.Entity, l.Scope.Plan, l.Scope.Resource, l.Source, l.Limits, l.Bounded, l.OnUnavailable,
+		l.NearLimit, l.Entities, l.Group, l.Managed, "",
+	}
 	if v.Limits == nil {
 		v.Limits = []weir.Limit{}
 	}
-	h := fnv.New64a()
-	_ = json.NewEncoder(h).Encode(v) // cannot fail: it writes to memory
-	v.Tag = strconv.FormatUint(h.Sum64(), 16)
+	v.Tag = tagOf(v)
 	return v
 }
 
-// ChangedError is the error of a change whose precondition does not hold. Nothing was changed.
-type ChangedError struct{ Detail string }
-
-// Error returns the detail.
-func (e *ChangedError) Error() string { return e.Detail }
-
 var (
-	errStale = &ChangedError{"the limits are not those that If-Match names: read them again; nothing was changed"}
+	errStale = &ChangedError{"the limits have changed since their ETag was read: read them again; nothing was changed"}
 	errTaken = &ChangedError{
 		"there are limits, or an on_unavailable, already: read them, and send If-Match; nothing was changed",
 	}
 )
 
-// check checks the preconditions. It returns the current limits, or nil if there is no precondition.
-func (p *Preconditions) check(ctx context.Context, lim *weir.Limiter, scope admin.Scope) (*admin.ScopedLimits, error) {
-	switch {
-	case len(p.Match)+len(p.NoneMatch) == 0:
-		return nil, nil //nolint:nilnil // no precondition
-	case len(p.Match) > 0 && len(p.NoneMatch) > 0:
-		return nil, &weir.ConfigError{Field: "If-Match", Reason: "and If-None-Match exclude each other"}
-	case len(p.NoneMatch) > 1 || len(p.NoneMatch) == 1 && p.NoneMatch[0] != "*":
-		return nil, &weir.ConfigError{Field: "If-None-Match", Reason: "must be *: that there are no limits yet"}
-	}
-	now, err := admin.New(lim).Limits.Get(ctx, scope)
-	exists := err == nil
-	if err != nil && !errors.Is(err, weir.ErrNotFound) {
-		return nil, err
-	}
-	if now.Scope = scope; len(p.NoneMatch) > 0 {
-		if exists {
-			return nil, errTaken
+// ofLimits checks the preconditions of a change. It returns what makes the change only if they still hold, and whether
+// there are any.
+func (p *Preconditions) ofLimits(
+	ctx context.Context, lim *weir.Limiter, scope admin.Scope,
+) (set *admin.Limits, conditional bool, err error) {
+	set = admin.New(lim).Limits
+	err = p.check(func() (string, error) {
+		now, err := set.Get(ctx, scope)
+		if err != nil {
+			now.Scope = scope
 		}
-		return &now, nil
+		set, conditional = set.If(now), true
+		return limitsOf(now).Tag, err
+	}, errStale, errTaken)
+	return set, conditional, err
+}
+
+// stale returns the error of a change whose precondition held when it was checked.
+func stale(conditional bool, err error) error {
+	if conditional && errors.Is(err, weir.ErrConflict) {
+		return errStale
 	}
-	current := limitsOf(now)
-	for tag := range strings.SplitSeq(strings.Join(p.Match, ","), ",") {
-		if tag = strings.TrimSpace(tag); exists && (tag == current.ETag() || tag == "*") {
-			return &now, nil
-		}
-	}
-	return nil, errStale
+	return err
 }
 
 // The operations on limits and settings. After a change that leaves nothing set, there is nothing to return.
@@ -135,20 +138,20 @@ var (
 	)
 	DeleteLimits = declare(Op{Name: "deleteLimits", Method: "DELETE", Path: "/v1/limits", Need: Admin},
 		func(ctx context.Context, lim *weir.Limiter, q *LimitsDeletion) (None, error) {
-			was, err := q.check(ctx, lim, q.of())
+			set, conditional, err := q.ofLimits(ctx, lim, q.of())
 			switch {
 			case err != nil:
-			case was == nil:
-				err = admin.New(lim).Limits.Delete(ctx, q.of())
+			case q.Bounded:
+				err = set.DeleteBounded(ctx, q.of())
 			default:
-				err = replace(ctx, lim, was, nil)
+				err = set.Delete(ctx, q.of())
 			}
-			return None{}, err
+			return None{}, stale(conditional, err)
 		})
 	ListLimits = declare(Op{Name: "listLimits", Method: "GET", Path: "/v1/limits/list"},
 		func(ctx context.Context, lim *weir.Limiter, q *LimitsQuery) (List[*Limits], error) {
 			p, err := admin.New(lim).Limits.List(ctx, admin.LimitsQuery{
-				Entity: q.Entity, Resource: q.Resource, After: q.After, Max: q.Max,
+				Entity: q.Entity, Plan: q.Plan, Resource: q.Resource, After: q.After, Max: q.Max,
 			})
 			return pageOf(p.Items, p.Next, limitsOf), err
 		})
@@ -156,6 +159,15 @@ var (
 		func(ctx context.Context, lim *weir.Limiter, q *Page) (List[*Limits], error) {
 			p, err := admin.New(lim).Limits.List(ctx, admin.LimitsQuery{After: q.After, Max: q.Max})
 			return pageOf(p.Items, p.Next, limitsOf), err
+		})
+	ListPlans = declare(Op{Name: "listPlans", Method: "GET", Path: "/v1/plans"},
+		func(ctx context.Context, lim *weir.Limiter, q *Page) (List[*Limits], error) {
+			p, err := admin.New(lim).Plans.List(ctx, admin.PlanQuery{After: q.After, Max: q.Max})
+			return pageOf(p.Items, p.Next, limitsOf), err
+		})
+	DeletePlan = declare(Op{Name: "deletePlan", Method: "DELETE", Path: "/v1/plans/{id}", Need: Admin},
+		func(ctx context.Context, lim *weir.Limiter, q *PlanKey) (None, error) {
+			return None{}, admin.New(lim).Plans.Delete(ctx, q.ID)
 		})
 	ShowSystem = declare(Op{Name: "showSystem", Method: "GET", Path: "/v1/system"},
 		func(ctx context.Context, lim *weir.Limiter, _ *None) (*Limits, error) {
@@ -181,32 +193,34 @@ func shown(ctx context.Context, lim *weir.Limiter, scope admin.Scope) (*Limits, 
 	return l, err
 }
 
-// replace replaces the limits that were read, unless they have changed since.
-func replace(ctx context.Context, lim *weir.Limiter, was *admin.ScopedLimits, limits []weir.Limit) error {
-	err := admin.New(lim).Limits.Replace(ctx, *was, limits...)
-	if errors.Is(err, weir.ErrConflict) {
-		return errStale
-	}
-	return err
-}
-
 func setLimits(ctx context.Context, lim *weir.Limiter, q *LimitsChange) (*Limits, error) {
-	was, err := q.check(ctx, lim, q.of())
+	set, conditional, err := q.ofLimits(ctx, lim, q.of())
+	settings := q.OnUnavailable != nil || q.Group != nil
 	switch {
 	case err != nil:
-	case was != nil && q.OnUnavailable != nil:
+	case q.Group != nil && (q.Resource == "" || q.Entity != "" || q.Plan != ""):
+		err = &weir.ConfigError{Field: "group", Reason: "can be set only for a resource"}
+	case q.Bounds != (Bounds{}) && settings:
+		err = &weir.ConfigError{
+			Field:  "until",
+			Reason: "cannot be combined with on_unavailable or group: send limits that begin or end alone",
+		}
+	case q.Bounds != (Bounds{}):
+		err = set.SetBounded(ctx, q.of(), admin.Bounded{From: q.From, Until: q.Until, Scale: q.Scale, Limits: q.Limits})
+	case conditional && settings:
 		err = &weir.ConfigError{
 			Field:  "on_unavailable",
 			Reason: "is changed without regard to the limits: send it without If-Match and If-None-Match",
 		}
-	case q.Limits == nil && q.OnUnavailable != nil: // leave the limits as they are
-	case was == nil || len(q.Limits) == 0: // SetLimits refuses an empty list
-		err = admin.New(lim).Limits.Set(ctx, q.of(), q.Limits...)
-	default:
-		err = replace(ctx, lim, was, q.Limits)
+	case q.Limits == nil && settings: // leave the limits as they are
+	default: // Set refuses an empty list
+		err = set.Set(ctx, q.of(), q.Limits...)
 	}
-	if err == nil && q.OnUnavailable != nil {
-		err = admin.New(lim).Limits.SetOnUnavailable(ctx, q.of(), *q.OnUnavailable)
+	if err = stale(conditional, err); err == nil && q.OnUnavailable != nil {
+		err = set.SetOnUnavailable(ctx, q.of(), *q.OnUnavailable)
+	}
+	if err == nil && q.Group != nil {
+		err = set.SetGroup(ctx, q.Resource, *q.Group)
 	}
 	if err != nil {
 		return nil, err
@@ -215,19 +229,24 @@ func setLimits(ctx context.Context, lim *weir.Limiter, q *LimitsChange) (*Limits
 }
 
 func setSystem(ctx context.Context, lim *weir.Limiter, q *SystemChange) (*Limits, error) {
-	switch {
-	case len(q.Match)+len(q.NoneMatch) > 0:
+	if *q == (SystemChange{}) {
 		return nil, &weir.ConfigError{
-			Field:  "If-Match",
-			Reason: "is for the limits, at /v1/limits: a setting is changed without regard to the others",
-		}
-	case q.OnUnavailable == nil && q.NearLimit == nil:
-		return nil, &weir.ConfigError{
-			Field: "body", Reason: "sets nothing: on_unavailable, deny, allow or local; near_limit, percentages",
+			Field: "body",
+			Reason: "sets nothing: on_unavailable, deny, allow or local; near_limit, percentages; " +
+				"entities, known or any",
 		}
 	}
 	if q.NearLimit != nil {
 		if err := q.NearLimit.Validate(); err != nil { // validate before anything is set
+			return nil, err
+		}
+	}
+	if q.Entities != nil {
+		rule := admin.EntityRule(*q.Entities)
+		if rule == "any" {
+			rule = admin.AnyEntity
+		}
+		if err := admin.New(lim).Limits.SetEntities(ctx, rule); err != nil {
 			return nil, err
 		}
 	}

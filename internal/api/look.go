@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +21,11 @@ type AuditQuery struct {
 	Page
 }
 
+// Everywhere implements [Wide].
+func (q *AuditQuery) Everywhere() bool {
+	return strings.HasPrefix(q.Subject, "namespace:") || strings.HasPrefix(q.Subject, "secret:")
+}
+
 // Event is a change of the catalog. Before is null for a creation, After for a deletion.
 type Event struct {
 	ID        string          `json:"id"`
@@ -28,36 +35,58 @@ type Event struct {
 	Subject   string          `json:"subject"`
 	Before    json.RawMessage `json:"before"`
 	After     json.RawMessage `json:"after"`
+	Source    string          `json:"source,omitempty"`
+	Number    uint64          `json:"number,omitempty"`
+	Previous  string          `json:"previous,omitempty"`
+
+	PreviousExpires time.Time `json:"previous_expires,omitzero"`
 }
 
 // ListAudit lists changes, latest first. Changes of the registry of namespaces belong to no namespace.
-var ListAudit = declare(Op{Name: "listAudit", Method: "GET", Path: "/v1/audit", Wide: func(req any) bool {
-	subject := req.(*AuditQuery).Subject //nolint:forcetypeassert // the operation's own request
-	return strings.HasPrefix(subject, "namespace:") || strings.HasPrefix(subject, "secret:")
-}}, func(ctx context.Context, lim *weir.Limiter, q *AuditQuery) (List[Event], error) {
-	p, err := admin.New(lim).Audit.List(ctx, admin.AuditQuery{Subject: q.Subject, After: q.After, Max: q.Max})
-	return pageOf(p.Items, p.Next, func(e admin.AuditEvent) Event { return Event(e) }), err
-})
+var ListAudit = declare(Op{Name: "listAudit", Method: "GET", Path: "/v1/audit"},
+	func(ctx context.Context, lim *weir.Limiter, q *AuditQuery) (List[Event], error) {
+		if err := checkSubject(q.Subject); err != nil {
+			return List[Event]{}, err
+		}
+		p, err := admin.New(lim).Audit.List(ctx, admin.AuditQuery{Subject: q.Subject, After: q.After, Max: q.Max})
+		return pageOf(p.Items, p.Next, func(e admin.AuditEvent) Event { return Event(e) }), err
+	})
+
+// subjects are the kinds of what changes, each followed by a name.
+var subjects = []string{
+	"entity", "plan", "resource", "manifest", "bucket", "balance", "namespace", "secret",
+}
+
+// checkSubject refuses a subject that no change has.
+func checkSubject(subject string) error {
+	kind, _, named := strings.Cut(subject, ":")
+	if subject == "" || subject == "system" || named && slices.Contains(subjects, kind) {
+		return nil
+	}
+	return &weir.ConfigError{Field: "subject", Reason: fmt.Sprintf(
+		"%q is no subject: write system, or one of %s with a name, such as entity:alice",
+		subject, strings.Join(subjects, ", "))}
+}
 
 // BucketQuery selects buckets.
 type BucketQuery struct {
-	Entity   string `json:"entity" in:"query"`
-	Resource string `json:"resource" in:"query"`
+	Entity   string `json:"entity" in:"query" about:"entity"`
+	Resource string `json:"resource" in:"query" about:"resource"`
 	Page
 }
 
 // BucketKey names a bucket.
 type BucketKey struct {
-	Entity   string `json:"entity" in:"path"`
-	Resource string `json:"resource" in:"path"`
+	Entity   string `json:"entity" in:"path" about:"entity"`
+	Resource string `json:"resource" in:"path" about:"resource"`
 }
 
 // Bucket is the state of an entity on a resource. The id is a string because it has more bits than a JSON number holds.
 type Bucket struct {
 	Entity   string        `json:"entity"`
 	Resource string        `json:"resource"`
-	ID       string        `json:"id"`
-	At       time.Time     `json:"at"`
+	ID       string        `json:"id,omitempty"` // with At, missing if the store does not have it, because it is full
+	At       time.Time     `json:"at,omitzero"`
 	Items    int           `json:"items,omitempty"` // that the store has split it into
 	Limits   []BucketLimit `json:"limits"`
 }
@@ -66,6 +95,7 @@ type Bucket struct {
 type BucketLimit struct {
 	Limit     weir.Limit `json:"limit"`
 	Override  bool       `json:"override,omitempty"`
+	Removed   bool       `json:"removed,omitempty"`
 	Available int64      `json:"available"`
 	Debited   int64      `json:"debited"`
 	Returned  int64      `json:"returned"`
@@ -76,10 +106,14 @@ func bucketOf(b admin.Bucket) Bucket {
 	for i, l := range b.Limits {
 		limits[i] = BucketLimit(l)
 	}
-	return Bucket{b.Entity, b.Resource, strconv.FormatUint(b.ID, 16), b.At.UTC(), b.Items, limits}
+	v := Bucket{Entity: b.Entity, Resource: b.Resource, Items: b.Items, Limits: limits}
+	if b.ID != 0 {
+		v.ID, v.At = strconv.FormatUint(b.ID, 16), b.At.UTC()
+	}
+	return v
 }
 
-// The operations on buckets. A store may drop a bucket that is full again.
+// The operations on buckets. A store may drop a bucket that is full again; it is shown as full.
 var (
 	ListBuckets = declare(Op{Name: "listBuckets", Method: "GET", Path: "/v1/buckets"},
 		func(ctx context.Context, lim *weir.Limiter, q *BucketQuery) (List[Bucket], error) {
@@ -97,6 +131,12 @@ var (
 		Op{Name: "resetBucket", Method: "POST", Path: "/v1/buckets/{entity}/{resource}/reset", Need: Admin},
 		func(ctx context.Context, lim *weir.Limiter, q *BucketKey) (None, error) {
 			return None{}, admin.New(lim).Buckets.Reset(ctx, q.Entity, q.Resource)
+		})
+	ForgiveBucket = declare(
+		Op{Name: "forgiveBucket", Method: "POST", Path: "/v1/buckets/{entity}/{resource}/forgive", Need: Admin},
+		func(ctx context.Context, lim *weir.Limiter, q *BucketKey) (Bucket, error) {
+			b, err := admin.New(lim).Buckets.Forgive(ctx, q.Entity, q.Resource)
+			return bucketOf(b), err
 		})
 )
 

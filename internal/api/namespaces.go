@@ -18,6 +18,12 @@ type NewNamespace struct {
 	Name string `json:"name"`
 }
 
+// NamespaceChange changes the settings of a namespace that only an administrator of all namespaces may change.
+type NamespaceChange struct {
+	Name       string `json:"name" in:"path"`
+	MaxBuckets *int   `json:"max_buckets" range:"0.."`
+}
+
 // NamespaceQuery selects namespaces.
 type NamespaceQuery struct {
 	Deleted  bool `json:"deleted" in:"query"`
@@ -45,6 +51,14 @@ var (
 	ShowNamespace = declare(Op{Name: "showNamespace", Method: "GET", Path: "/v1/namespaces/{name}", Need: ReadAll},
 		func(ctx context.Context, lim *weir.Limiter, q *NamespaceKey) (admin.Namespace, error) {
 			return admin.New(lim).Namespaces.Get(ctx, q.Name)
+		})
+	UpdateNamespace = declare(
+		Op{Name: "updateNamespace", Method: "PATCH", Path: "/v1/namespaces/{name}", Need: AdminAll},
+		func(ctx context.Context, lim *weir.Limiter, q *NamespaceChange) (admin.Namespace, error) {
+			if q.MaxBuckets == nil {
+				return admin.Namespace{}, &weir.ConfigError{Field: "body", Reason: "sets nothing: give max_buckets"}
+			}
+			return admin.New(lim).Namespaces.SetMaxBuckets(ctx, q.Name, *q.MaxBuckets)
 		})
 	DeleteNamespace = declare(
 		Op{Name: "deleteNamespace", Method: "DELETE", Path: "/v1/namespaces/{name}", Need: AdminAll},

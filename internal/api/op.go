@@ -17,8 +17,6 @@ type Op struct {
 	Creates            bool // may be the first write to a new store
 	Raw                bool // the server answers it by hand; some run only there
 
-	// Wide reports whether a request reaches beyond the namespace, and needs the role in all of them. Nil means never.
-	Wide func(req any) bool
 	// Location returns the path of what a request has created. Nil means that it creates nothing.
 	Location func(resp any) string
 
@@ -37,7 +35,11 @@ const (
 	ReadAll
 	AdminAll
 	Spend
+	Credit
 )
+
+// Wide is a request that may reach beyond the namespace, and then needs the role in all of them.
+type Wide interface{ Everywhere() bool }
 
 // New returns a pointer to an empty request.
 func (o *Op) New() any { return reflect.New(o.request).Interface() }

@@ -25,8 +25,8 @@ func (p *Period) Close() {
 // UsageSelection selects usage.
 type UsageSelection struct {
 	By       admin.UsageBy `json:"by" in:"query"`
-	Entity   string        `json:"entity" in:"query"`
-	Resource string        `json:"resource" in:"query"`
+	Entity   string        `json:"entity" in:"query" about:"entity"`
+	Resource string        `json:"resource" in:"query" about:"resource"`
 	Period
 }
 
@@ -40,7 +40,7 @@ type UsageQuery struct {
 type TopQuery struct {
 	By       admin.UsageBy `json:"by" in:"query"`
 	Limit    string        `json:"limit" in:"query"`
-	Resource string        `json:"resource" in:"query"`
+	Resource string        `json:"resource" in:"query" about:"resource"`
 	Period
 	Max int `json:"max" in:"query" range:"0.." default:"10"`
 }
@@ -49,33 +49,26 @@ func (q *UsageSelection) query() admin.UsageQuery {
 	return admin.UsageQuery{By: q.By, Entity: q.Entity, Resource: q.Resource, Window: q.Window, From: q.From, To: q.To}
 }
 
-// wideUsage reports whether usage covers all namespaces together.
-func wideUsage(req any) bool {
-	switch q := req.(type) {
-	case *UsageQuery:
-		return q.By == admin.ByStore
-	case *UsageSelection:
-		return q.By == admin.ByStore
-	case *TopQuery:
-		return q.By == admin.ByStore
-	}
-	return false
-}
+// Everywhere implements [Wide].
+func (q *UsageSelection) Everywhere() bool { return q.By == admin.ByStore }
+
+// Everywhere implements [Wide].
+func (q *TopQuery) Everywhere() bool { return q.By == admin.ByStore }
 
 // The operations on usage.
 var (
-	ListUsage = declare(Op{Name: "listUsage", Method: "GET", Path: "/v1/usage", Wide: wideUsage},
+	ListUsage = declare(Op{Name: "listUsage", Method: "GET", Path: "/v1/usage"},
 		func(ctx context.Context, lim *weir.Limiter, q *UsageQuery) (List[admin.Usage], error) {
 			u := q.query()
 			u.After, u.Max = q.After, q.Max
 			p, err := admin.New(lim).Usage.Windows(ctx, u)
 			return pageOf(p.Items, p.Next, same), err
 		})
-	SummarizeUsage = declare(Op{Name: "summarizeUsage", Method: "GET", Path: "/v1/usage/summary", Wide: wideUsage},
+	SummarizeUsage = declare(Op{Name: "summarizeUsage", Method: "GET", Path: "/v1/usage/summary"},
 		func(ctx context.Context, lim *weir.Limiter, q *UsageSelection) (admin.UsageSummary, error) {
 			return admin.New(lim).Usage.Sum(ctx, q.query())
 		})
-	TopUsage = declare(Op{Name: "topUsage", Method: "GET", Path: "/v1/usage/top", Wide: wideUsage},
+	TopUsage = declare(Op{Name: "topUsage", Method: "GET", Path: "/v1/usage/top"},
 		func(ctx context.Context, lim *weir.Limiter, q *TopQuery) (List[admin.Usage], error) {
 			top, err := admin.New(lim).Usage.Top(ctx, admin.TopQuery{
 				By: q.By, Limit: q.Limit, Resource: q.Resource, Window: q.Window, From: q.From, To: q.To, Max: q.Max,

@@ -4,9 +4,13 @@ package batch
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/weirlimits/weir/store"
 )
 
 // Job is a caller's request. It is a type that embeds [Waiter].
@@ -21,6 +25,8 @@ type Waiter struct {
 	aboard   bool
 	answered bool
 	left     bool
+
+	joined, boarded time.Time // when it was queued, and when its write began
 }
 
 func (w *Waiter) waiter() *Waiter { return w }
@@ -36,7 +42,7 @@ type Writer[J Job, W any] interface {
 	// is called again once another job arrives. The queue is locked.
 	Prepare(waiting []J) (w W, aboard, later []J, ok bool)
 	// Write makes a prepared write. It answers the jobs aboard, except those that it returns: they wait again, ahead of
-	// all others. The queue is not locked. The next write begins after a pause.
+	// all others. It calls [Queue.Ended]. The queue is not locked. The next write begins after a pause.
 	Write(w W, aboard []J) (again []J, pause time.Duration)
 }
 
@@ -47,8 +53,12 @@ type Queue[J Job, W any] struct {
 	writer  Writer[J, W]
 	free    func(writes, jobs int) bool
 	waiting []J // in order
-	writes  int // under way
+	writes  int // under way, or in the pause that follows
 	jobs    int // aboard those writes
+
+	sent    int       // writes that wait for an answer
+	changed time.Time // when a write last began or ended
+	trouble error     // of the write that ended last
 }
 
 // NewQueue returns a queue whose writes belong to a group. Function free reports whether another write may begin, given
@@ -67,7 +77,7 @@ func (q *Queue[J, W]) Add(j J) bool {
 	if w.done == nil {
 		w.done = make(chan struct{}, 1)
 	}
-	w.aboard, w.answered, w.left = false, false, false
+	w.aboard, w.answered, w.left, w.joined = false, false, false, time.Now()
 	q.waiting = append(q.waiting, j)
 	if !q.free(q.writes, q.jobs) {
 		return true
@@ -94,8 +104,14 @@ func (q *Queue[J, W]) Answer(j J) {
 	w.done <- struct{}{}
 }
 
+// Ended records that a write has ended, and why it failed: with a [store.Error] that has an extent if others may be
+// answered. The queue must be locked.
+func (q *Queue[J, W]) Ended(trouble error) { q.trouble = trouble }
+
 // Wait returns nil once the job is answered. If ctx ends before, the job leaves the queue or, if it is aboard a write,
-// is marked as left; Wait then returns the context's error. A job is waited for once.
+// is marked as left. Wait then returns the context's error if the job has mostly waited for an answer. If it has mostly
+// waited behind other jobs while writes were answered, the error has [store.ExtentCall]; if it waited because a write
+// was refused, Wait returns the [store.Error] of that write. A job is waited for once.
 func (q *Queue[J, W]) Wait(ctx context.Context, j J) error {
 	w := j.waiter()
 	select {
@@ -114,11 +130,38 @@ func (q *Queue[J, W]) Wait(ctx context.Context, j J) error {
 		<-w.done
 		return nil
 	}
+	why := q.why(w, ctx.Err())
 	if i := slices.Index(q.waiting, j); i >= 0 && !w.aboard {
 		q.waiting = slices.Delete(q.waiting, i, i+1)
 	}
 	w.left = true
-	return ctx.Err()
+	return why
+}
+
+// why returns the error of a job that was not answered before its context ended.
+func (q *Queue[J, W]) why(w *Waiter, ended error) error {
+	now := time.Now()
+	since := now // it has waited for an answer since then; by default, for the pause to end
+	switch {
+	case w.aboard:
+		since = w.boarded
+	case q.sent > 0:
+		since = q.changed
+	}
+	failed := q.trouble != nil && store.ExtentOf(q.trouble) == store.ExtentUnknown // maybe for all
+	if failed || since.Sub(w.joined) <= now.Sub(since) {
+		return ended
+	}
+	late := store.Error{
+		Extent: store.ExtentCall,
+		Hint:   "this process makes more calls for the same keys, or to the store, than it answers",
+	}
+	if refused := (*store.Error)(nil); errors.As(q.trouble, &refused) {
+		late = *refused
+		ended = fmt.Errorf("%w: %w", ended, late.Err)
+	}
+	late.Op, late.Key, late.Err = "wait", "", ended
+	return &late
 }
 
 // Busy returns the number of writes under way, and of jobs that wait. The queue must be locked.
@@ -133,9 +176,11 @@ func (q *Queue[J, W]) next() (write W, aboard []J, ok bool) {
 		return write, nil, false
 	}
 	if write, aboard, q.waiting, ok = q.writer.Prepare(q.waiting); ok {
+		q.changed = time.Now()
 		for _, j := range aboard {
-			j.waiter().aboard = true
+			j.waiter().aboard, j.waiter().boarded = true, q.changed
 		}
+		q.sent++
 		q.writes++
 		q.jobs += len(aboard)
 	}
@@ -159,6 +204,8 @@ func (q *Queue[J, W]) back(again []J, n int) {
 	q.Lock()
 	defer q.Unlock()
 	q.jobs -= n
+	q.sent--
+	q.changed = time.Now()
 	for _, j := range again {
 		j.waiter().aboard = false
 	}

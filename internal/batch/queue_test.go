@@ -3,6 +3,7 @@ package batch_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weirlimits/weir/internal/batch"
+	"github.com/weirlimits/weir/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,9 +28,12 @@ type job struct {
 type writer struct {
 	queue *batch.Queue[*job, int]
 	most  int
-	wait  bool          // prepare nothing
-	back  bool          // the next write fails, and its jobs wait again
-	pause time.Duration // after each write
+	wait  bool // prepare nothing
+	back  bool // the next write fails, and its jobs wait again
+	hangs bool // the second write takes a minute
+
+	trouble error         // of each write
+	pause   time.Duration // after each write
 
 	writes []string // the names of the jobs, in the order in which the writes began
 	begun  int
@@ -76,8 +81,14 @@ func (w *writer) Write(number int, aboard []*job) (again []*job, pause time.Dura
 	w.queue.Unlock()
 	time.Sleep(time.Second) // virtual time: in a bubble
 	w.queue.Lock()
+	if w.hangs && number == 2 {
+		w.queue.Unlock()
+		time.Sleep(time.Minute) // real time: none, as above
+		w.queue.Lock()
+	}
 	defer w.queue.Unlock()
 	w.under--
+	w.queue.Ended(w.trouble)
 	if number == 0 {
 		panic("not what was prepared")
 	}
@@ -183,6 +194,60 @@ func TestAnswered(t *testing.T) {
 			t.Errorf("took %v and %d writes", took, len(w.writes))
 		}
 	})
+}
+
+// TestQueued checks what error a job gets that gives up: one of its own if it spent most of its time behind others that
+// were answered, that of the last write if it waited for the next try, and its context's if it waited for an answer.
+func TestQueued(t *testing.T) {
+	t.Parallel()
+	throttled := &store.Error{Err: errors.New("throttled"), Extent: store.ExtentKey}
+	silent := fmt.Errorf("no answer: %w", context.DeadlineExceeded)
+	for _, tt := range []struct {
+		name         string
+		after, until time.Duration // when the job joins, and when it gives up; each write takes a second
+		place        int           // jobs ahead of it, each with a write of its own
+		trouble      error         // of those writes
+		want         store.Extent
+	}{
+		{"aboard at once", 0, 900 * time.Millisecond, 0, nil, store.ExtentUnknown},
+		{"behind one without an answer", 100 * time.Millisecond, 950 * time.Millisecond, 1, nil, store.ExtentUnknown},
+		{"waits longer for its own answer", 600 * time.Millisecond, 1500 * time.Millisecond, 1, nil, store.ExtentUnknown},
+		{"waits longer for its turn", 400 * time.Millisecond, 1500 * time.Millisecond, 1, nil, store.ExtentCall},
+		{"behind many that are answered", 0, 3500 * time.Millisecond, 10, nil, store.ExtentCall},
+		{"behind one that failed", 100 * time.Millisecond, 1050 * time.Millisecond, 1, silent, store.ExtentUnknown},
+		{"behind many that failed", 0, 3500 * time.Millisecond, 10, silent, store.ExtentUnknown},
+		{"behind many that were refused", 0, 3500 * time.Millisecond, 10, throttled, store.ExtentKey},
+		{"was refused", 0, 9 * time.Second, 0, throttled, store.ExtentKey},
+		{"was refused, but then not answered", 0, 20 * time.Second, 0, throttled, store.ExtentUnknown},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWriter(newGroup(t), nil)
+				w.most, w.trouble = 1, tt.trouble
+				if tt.place == 0 { // the job's first write fails, and the next begins a while later
+					w.back, w.pause = tt.trouble != nil, 8500*time.Millisecond
+				}
+				began := time.Now()
+				for range tt.place {
+					w.add(t, "x")
+				}
+				time.Sleep(tt.after)
+				j := w.add(t, "j")[0]
+				ctx, cancel := context.WithDeadline(t.Context(), began.Add(tt.until))
+				defer cancel()
+				time.Sleep(time.Nanosecond)
+				w.queue.Lock()
+				w.hangs = tt.until > 10*time.Second
+				w.queue.Unlock()
+				err := w.queue.Wait(ctx, j)
+				if !errors.Is(err, context.DeadlineExceeded) || store.ExtentOf(err) != tt.want {
+					t.Errorf("got %v, of %d", err, store.ExtentOf(err))
+				}
+				time.Sleep(time.Hour) // the writes end
+			})
+		})
+	}
 }
 
 // TestLeave checks that a job that leaves while it waits is not written, that one that leaves a write under way is

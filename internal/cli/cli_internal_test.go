@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/testkit/raced"
 )
 
 func walk(cmd *cobra.Command, f func(*cobra.Command)) {
@@ -91,6 +92,7 @@ func documented(t *testing.T) (lines []string) {
 // Every documented command is valid.
 func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
+	raced.Skip(t)
 	lines := documented(t)
 	if len(lines) < 20 {
 		t.Fatalf("only %d commands are documented", len(lines))
@@ -100,7 +102,9 @@ func TestDocumentedCommands(t *testing.T) {
 			continue
 		}
 		a := kit.New(nil, io.Discard, io.Discard, nil)
-		cmd, rest, err := root(a).Find(strings.Fields(line))
+		top := root(a)
+		top.InitDefaultCompletionCmd()
+		cmd, rest, err := top.Find(strings.Fields(line))
 		if err == nil {
 			err = cmd.ParseFlags(rest)
 		}
@@ -110,5 +114,56 @@ func TestDocumentedCommands(t *testing.T) {
 		if err != nil || !cmd.Runnable() {
 			t.Errorf("weir %s: %v", line, err)
 		}
+	}
+}
+
+// TestGuideNamesCommands checks that the table in docs/guide/cli.md names every command, and no others.
+func TestGuideNamesCommands(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/guide/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "\n## Commands\n")
+	table, _, _ = strings.Cut(table, "\n```\n")
+	named := make(map[string]bool)
+	for row := range strings.Lines(table) {
+		cells := strings.SplitN(row, "|", 3)
+		if len(cells) < 3 {
+			continue
+		}
+		for i, code := range strings.Split(cells[1], "`") {
+			if i%2 == 0 { // between codes
+				continue
+			}
+			family := ""
+			for k, name := range strings.Split(code, " · ") {
+				words := strings.FieldsFunc(name, func(r rune) bool { return r == ' ' })
+				for n, word := range words { // arguments and flags
+					if word != strings.ToLower(word) || word[0] == '-' || word[0] == '[' {
+						words = words[:n]
+						break
+					}
+				}
+				if k == 0 {
+					family = strings.Join(words[:len(words)-1], " ")
+				} else {
+					words = append(strings.Fields(family), words...)
+				}
+				named[strings.Join(words, " ")] = true
+			}
+		}
+	}
+	root := root(kit.New(nil, io.Discard, io.Discard, nil))
+	root.InitDefaultCompletionCmd()
+	walk(root, func(cmd *cobra.Command) {
+		name := strings.TrimPrefix(cmd.CommandPath(), "weir ")
+		if !cmd.HasSubCommands() && !cmd.Hidden && !named[name] {
+			t.Errorf("weir %s is not in the guide", name)
+		}
+		delete(named, name)
+	})
+	for name := range named {
+		t.Errorf("the guide has weir %s, which does not exist", name)
 	}
 }

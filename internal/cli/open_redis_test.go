@@ -6,6 +6,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/weirlimits/weir/internal/testkit/porttest"
 	"github.com/weirlimits/weir/internal/testkit/redistest"
 )
 
@@ -24,10 +25,13 @@ func TestRedis(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("WEIR_STORE", "redis://"+server.Addr+"?prefix="+filepath.Base(env.WorkDir))
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
-			return nil
+			port, err := porttest.Reserve()
+			env.Setenv("ADDRESS", "127.0.0.1:"+port)
+			env.Setenv("WEIR_SERVE_GRPC", "off")
+			return err
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"exits": exits, "cmp-times": cmpTimes, "cmp-history": cmpHistory,
+			"exits": exits, "request": request, "eventually": eventually, "cmp-times": cmpTimes, "cmp-history": cmpHistory,
 		},
 	})
 }

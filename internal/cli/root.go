@@ -11,11 +11,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir/internal/cli/admin"
+	"github.com/weirlimits/weir/internal/cli/audit"
 	"github.com/weirlimits/weir/internal/cli/aws"
+	"github.com/weirlimits/weir/internal/cli/balance"
+	"github.com/weirlimits/weir/internal/cli/cell"
+	"github.com/weirlimits/weir/internal/cli/governor"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/lab"
 	"github.com/weirlimits/weir/internal/cli/limits"
+	"github.com/weirlimits/weir/internal/cli/migrate"
 	"github.com/weirlimits/weir/internal/cli/serve"
+	"github.com/weirlimits/weir/internal/cli/usage"
 )
 
 // Main runs the command and returns its exit code. The first interrupt ends it cleanly, the second at once.
@@ -46,7 +52,7 @@ a store; the server's token, if it needs one, is read from WEIR_TOKEN. Of --stor
 --server, the one that overrides the other counts.
 
 Stores:
-  disk:PATH      a folder with one file, created by the first write;
+  disk:PATH      a folder with a file for limits and one for usage, created by the first write;
                  options: disk:PATH?mode=ahead|always|interval|off&interval=1s
   dynamodb://TABLE?region=R
                  a DynamoDB table, for any number of processes; create it with
@@ -54,12 +60,15 @@ Stores:
                  max-shards, …
   redis://HOST:PORT/DB
                  Redis 7 or later, or Valkey, for any number of processes; also rediss:,
-                 unix:, redis+sentinel:, redis+cluster:, and the option prefix
+                 unix:, redis+sentinel:, redis+cluster:, and the options prefix, margin
   memory:        the memory of this process, for experiments
 
 Exit codes:
   0 done   1 failed   2 wrong usage   3 refused by a limit   4 not found
   5 store unavailable`
+
+// Command returns the command, for the manual pages.
+func Command() *cobra.Command { return root(kit.New(nil, io.Discard, io.Discard, nil)) }
 
 func root(a *kit.Run) *cobra.Command {
 	root := &cobra.Command{
@@ -79,24 +88,25 @@ func root(a *kit.Run) *cobra.Command {
 		&cobra.Group{ID: "aws", Title: "On AWS:"},
 	)
 	inGroup(
-		root, "run", serve.ServeCmd(a), serve.AggregateCmd(a), admin.AcquireCmd(a), admin.AvailableCmd(a),
-		admin.WaitCmd(a),
+		root, "run", serve.ServeCmd(a), serve.AggregateCmd(a), admin.AcquireCmd(a), admin.AdjustCmd(a),
+		admin.AvailableCmd(a), admin.WaitCmd(a),
 	)
 	inGroup(
-		root, "set", limits.LimitsCmd(a), admin.EntityCmd(a), admin.ResourceCmd(a), admin.SystemCmd(a),
-		admin.NamespaceCmd(a), admin.CellCmd(a), admin.TokenCmd(a),
+		root, "set", limits.LimitsCmd(a), admin.EntityCmd(a), admin.PlanCmd(a), admin.ResourceCmd(a),
+		admin.GroupCmd(a), admin.SystemCmd(a), admin.NamespaceCmd(a), cell.Cmd(a), balance.Cmd(a),
+		serve.TokenCmd(a), migrate.Cmd(a),
 	)
 	inGroup(
-		root, "look", admin.ExplainCmd(a), admin.WatchCmd(a), admin.UsageCmd(a), admin.BucketCmd(a), admin.AuditCmd(a),
+		root, "look", admin.ExplainCmd(a), admin.WatchCmd(a), usage.Cmd(a), admin.BucketCmd(a), audit.Cmd(a),
 		lab.ReplayCmd(a), lab.SimulateCmd(a), lab.LoadCmd(a), lab.CostCmd(a), lab.TortureCmd(a), admin.DoctorCmd(a),
-		admin.GovernorCmd(a), serve.EnvoyCmd(a),
+		governor.Cmd(a), serve.EnvoyCmd(a),
 	)
 	inGroup(
 		root, "aws", aws.TemplateCmd(a), aws.DeployCmd(a), aws.StatusCmd(a), aws.ListCmd(a), aws.UpgradeCmd(a),
 		aws.DestroyCmd(a),
 	)
-	root.AddCommand(versionCmd(a), lab.TortureWorkerCmd(a))
-	return kit.Group(root)
+	root.AddCommand(readyCmd(a), versionCmd(a), lab.TortureWorkerCmd(a))
+	return withVersion(a, kit.Group(root))
 }
 
 func inGroup(parent *cobra.Command, id string, cmds ...*cobra.Command) {

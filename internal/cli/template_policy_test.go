@@ -13,6 +13,7 @@ import (
 	"github.com/weirlimits/weir/internal/cli"
 	"github.com/weirlimits/weir/internal/testkit/cloudtest"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/raced"
 )
 
 const limitsFile = `namespace: default
@@ -27,12 +28,14 @@ var reads = []string{
 	"entity limits list --resource gpt", "entity limits get key --resource gpt", "namespace list --deleted", "namespace show blue", "namespace orphans",
 	"bucket list", "bucket list --entity key", "bucket list --resource gpt", "bucket show key gpt", "available key gpt", "explain key gpt rpm=1",
 	"audit list", "audit list --subject system", "limits export", "limits history", "limits plan -f FILE", "limits diff -f FILE", "doctor",
-	"usage list --entity key", "usage summary", "usage top",
+	"usage list --entity key", "usage summary", "usage top", "plan list", "plan show pro", "plan limits get pro --resource gpt",
+	"group get big", "entity list --plan pro", "entity limits get org --total",
 }
 
 // TestPolicies: the policies of readers and of admins allow what the commands call, and nothing else.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
+	raced.Skip(t)
 	engine := dynamotest.Engine(t)
 	rec := cloudtest.Record(t, engine)
 	table, file := dynamotest.Table(t), filepath.Join(t.TempDir(), "limits.yaml")
@@ -52,14 +55,17 @@ func TestPolicies(t *testing.T) {
 	}
 	run(engine, "doctor --create-table")
 	configured := run(rec.URL,
-		"system set -l rpm:100/day", "resource set gpt -l rpm:50/day", "entity create org", "entity create key --parent org --cascade",
+		"plan set pro -l rpm:200/day", "plan limits set pro --resource gpt -l rpm:150/day", "group set big -l rpm:90/day@UTC",
+		"system set -l rpm:100/day", "resource set gpt -l rpm:50/day --group big", "entity create org --plan pro",
+		"entity create key --parent org --cascade", "entity limits set org --total -l rpm:5000/month@Europe/Berlin",
 		"entity limits set key --resource gpt -l rpm:20/day", "acquire key gpt rpm=2", "namespace create blue", "--namespace blue system set -l rpm:1/h",
 		"--namespace blue acquire a b rpm=1", "limits apply -f FILE --adopt --yes",
 	)
 	looked := run(rec.URL, reads...)
 	configured = append(configured, run(rec.URL,
 		"entity update key --parent=", "limits rollback 1 --yes", "bucket reset key gpt --yes", "entity limits delete key --resource gpt --yes",
-		"resource delete gpt --yes", "entity delete org --children --yes", "entity delete key --yes", "namespace delete blue --yes",
+		"resource delete gpt --yes", "group delete big --yes", "entity update org --plan=", "plan limits delete pro --resource gpt --yes",
+		"plan delete pro --yes", "entity limits delete org --total --yes", "entity delete org --children --yes", "entity delete key --yes", "namespace delete blue --yes",
 		"namespace recover blue", "namespace delete blue --yes", "namespace purge blue --yes",
 	)...)
 	tmpl, err := stack.Load(stack.Weir)
@@ -80,17 +86,13 @@ func covers(t *testing.T, template cloudtest.Resolved, id string, calls []cloudt
 	if err != nil {
 		t.Fatal(err)
 	}
-	var made []string
 	for _, c := range calls {
 		if !p.Allows(nil, c) {
 			t.Errorf("%s lacks %+v", id, c)
 		}
-		made = append(made, c.Grant())
 	}
-	for _, grant := range p.Grants() {
-		if !slices.Contains(made, grant) {
-			t.Errorf("%s allows %s, which nothing calls", id, grant)
-		}
+	for _, what := range p.Idle(nil, calls) {
+		t.Errorf("%s allows %s, which nothing calls", id, what)
 	}
 	if id != "ReadPolicy" {
 		return

@@ -28,7 +28,7 @@ func (l lines) Write(b []byte) (int, error) {
 
 func (l lines) next(t *testing.T) string {
 	t.Helper()
-	timer := time.NewTimer(20 * time.Second) // real time: waits for a server
+	timer := time.NewTimer(time.Minute) // real time: waits for a server
 	defer timer.Stop()
 	select {
 	case line := <-l:

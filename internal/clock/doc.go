@@ -4,6 +4,10 @@
 //
 //	clock(t) = floor((t - Epoch) * Amount / Period)
 //
+// A quota issues Amount at the start of each window of the calendar (see package calendar), and a balance issues
+// nothing: their clocks differ, and nothing else. A limit of slots bounds how much is held at once, by other
+// arithmetic: see package slots.
+//
 // For each limit a bucket keeps one number, the level: the clock reading up to which tokens are already spent.
 //
 //	outstanding(t) = max(0, level - clock(t))

@@ -84,7 +84,8 @@ const (
 // Apply makes the live records match the plan's manifest. A record that changed since the plan was made fails; the
 // others are applied. A plan without changes writes nothing.
 //
-// If it stops half-way, the changes made so far stay; planning and applying again does the rest.
+// If it stops half-way, the changes made so far stay; planning and applying again does the rest. It ends a rollout of
+// another version of the manifest; while one of this version is unfinished, the error is an [*UnfinishedError].
 func Apply(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions) (Result, error) {
 	lim = lim.In(p.Namespace)
 	res, todo, err := p.todo(opts)
@@ -105,6 +106,13 @@ func Apply(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions) (
 	if err != nil {
 		return res, err
 	}
+	left, err := ongoing(lock.Rollout(), p.Manifest, p.Hash)
+	if err == nil && left != nil && left.Same {
+		err = &UnfinishedError{p.Manifest, left.Ongoing}
+	}
+	if err != nil {
+		return res, errors.Join(err, lock.Release(ctx))
+	}
 	return p.applyWith(ctx, lim, lock, res, todo, opts)
 }
 
@@ -117,6 +125,8 @@ func (p *Plan) todo(opts ApplyOptions) (res Result, todo []*Change, err error) {
 			return res, nil, p.unadopted()
 		case c.Action == Delete && opts.Keep:
 			res.Kept++
+		case c.Refused != "":
+			return res, nil, ProblemsError{c.Target + ": " + c.Refused}
 		default:
 			todo = append(todo, c)
 		}
@@ -140,9 +150,8 @@ func (p *Plan) applyWith(
 		_ = lock.Release(ctx) // the earlier error is the one to report
 		return res, err
 	}
-	rev, err := lock.Record(
-		ctx, admin.Revision{Hash: p.Hash, Summary: cmp.Or(opts.Summary, res.summary(opts.Rollback))}, p.manifest.Text(),
-	)
+	rev := admin.Revision{Hash: p.Hash, Summary: cmp.Or(opts.Summary, res.summary(opts.Rollback))}
+	rev, err = lock.Record(ctx, rev, p.manifest.Source())
 	if err == nil {
 		res.Revision = rev.Revision
 	}
@@ -271,12 +280,19 @@ func sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
+// declared returns the change as the store makes it.
+func (c *Change) declared(manifest string) admin.DeclaredChange {
+	change := admin.DeclaredChange{Before: c.before}
+	if c.after != nil {
+		change.After = marked(*c.after, manifest)
+	}
+	return change
+}
+
 func (a *applier) step(ctx context.Context, step []*Change) {
 	changes := make([]admin.DeclaredChange, len(step))
 	for i, c := range step {
-		if changes[i].Before = c.before; c.after != nil {
-			changes[i].After = marked(*c.after, a.lock.Last().Manifest)
-		}
+		changes[i] = c.declared(a.lock.Last().Manifest)
 	}
 	errs := admin.New(a.lim).Manifests.Declare(ctx, changes)
 	a.mu.Lock()

@@ -96,7 +96,7 @@ func TestStoreFails(t *testing.T) {
 			t.Errorf("%d created, %d failed: %v", res.Created, len(res.Failed), err)
 		}
 		st.failAt = 0
-		rev, err := admin.New(lim).Manifests.Last(t.Context(), "default")
+		rev, _, err := admin.New(lim).Manifests.Last(t.Context(), "default")
 		must(t, err)
 		if rev.Revision != 0 {
 			t.Errorf("recorded: %+v", rev)

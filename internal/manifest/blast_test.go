@@ -68,6 +68,28 @@ func TestTouches(t *testing.T) {
 	})
 }
 
+// Another plan of an entity touches its buckets, and those of its descendants that inherit it.
+func TestTouchesOfPlans(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {
+		const plans = "namespace: default\nplans:\n  pro: {default: {limits: {rpm: 100/day}}}\n" +
+			"  free: {default: {limits: {rpm: 20/day}}, total: {limits: {rpm: 5/day}}}\n"
+		apply(t, lim, decodeOne(t, plans+"entities: {team: {plan: pro}, ann: {parent: team}, bob: {plan: pro}, own: {parent: team, plan: pro}}"))
+		for _, id := range []string{"team", "ann", "bob", "own"} {
+			spend(t, lim, id, "gpt", 50)
+		}
+		spend(t, lim, "ann", "o3", 10)
+		moved := "entities: {team: {plan: free}, ann: {parent: team}, bob: {plan: pro}, own: {parent: team, plan: pro}}"
+		if got := touches(plan(t, lim, decodeOne(t, plans+moved))); !slices.Equal(got, []string{"entity team 2/3/2[ann team]"}) {
+			t.Errorf("%q", got)
+		}
+		alone := "entities: {team: {plan: pro}, ann: {parent: team}, bob: {plan: free}, own: {parent: team, plan: pro}}"
+		if got := touches(plan(t, lim, decodeOne(t, plans+alone))); !slices.Equal(got, []string{"entity bob 1/1/1[bob]"}) {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
 func TestTouchesMany(t *testing.T) {
 	t.Parallel()
 	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"maps"
@@ -17,7 +18,9 @@ import (
 // Decode reads manifests. Documents with the same namespace and name, in any files and order, form one manifest. All
 // mistakes are returned together, as [strictyaml.Errors], without any manifests.
 func Decode(sources []strictyaml.Source, opts strictyaml.Options) ([]*Manifest, error) {
-	t := &together{manifests: make(map[[2]string]*Manifest), claims: make(map[claim]owner)}
+	t := &together{
+		manifests: make(map[[2]string]*Manifest), claims: make(map[claim]owner), files: make(map[string][]*Manifest),
+	}
 	var readers []*strictyaml.Reader
 	for i := range sources {
 		d := &decoder{strictyaml.New(&sources[i], opts), sources[i].Name, t}
@@ -28,6 +31,7 @@ func Decode(sources []strictyaml.Source, opts strictyaml.Options) ([]*Manifest, 
 	if err := strictyaml.Mistakes(readers); err != nil {
 		return nil, err
 	}
+	t.keepFiles(sources)
 	return slices.SortedFunc(maps.Values(t.manifests), func(a, b *Manifest) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	}), nil
@@ -58,9 +62,32 @@ type owner struct {
 type together struct {
 	manifests map[[2]string]*Manifest // by namespace and name
 	claims    map[claim]owner
+	files     map[string][]*Manifest // that each declares
 }
 
-var rootKeys = []string{"namespace", "manifest", "variables", "system", "resources", "entities"}
+// keepFiles keeps the text of the files that declare a single manifest.
+func (t *together) keepFiles(sources []strictyaml.Source) {
+	shared := make(map[*Manifest]bool)
+	for _, src := range sources {
+		ms := t.files[src.Name]
+		for _, m := range ms {
+			shared[m] = shared[m] || len(ms) > 1
+			if len(m.files) > 0 {
+				m.files = append(m.files, "---\n"...)
+			}
+			m.files = append(append(m.files, bytes.TrimRight(src.Text, "\n")...), '\n')
+		}
+	}
+	for m := range shared {
+		if shared[m] {
+			m.files = nil
+		}
+	}
+}
+
+var rootKeys = []string{
+	"namespace", "manifest", "variables", "system", "plans", "total", "groups", "resources", "entities",
+}
 
 func (d *decoder) document(root *yaml.Node) {
 	members := make(map[string]*yaml.Node)
@@ -79,6 +106,9 @@ func (d *decoder) document(root *yaml.Node) {
 		m = known
 	} else if ok {
 		d.manifests[[2]string{namespace, name}] = m
+	}
+	if !slices.Contains(d.files[d.file], m) {
+		d.files[d.file] = append(d.files[d.file], m)
 	}
 	d.records(members, func(k Key, n *yaml.Node, r *Record) {
 		r.at = place{d.file, n.Line, n.Column}
@@ -100,7 +130,7 @@ func (d *decoder) name(n *yaml.Node, path, fallback string) (string, bool) {
 		return fallback, true
 	}
 	name, ok := d.Text(n, path)
-	return name, ok && d.id(n, path, name)
+	return name, ok && d.ID(n, path, name)
 }
 
 type adder func(Key, *yaml.Node, *Record)
@@ -110,10 +140,13 @@ func (d *decoder) records(sections map[string]*yaml.Node, add adder) {
 	if v := sections["system"]; v != nil {
 		d.limitsOf(d.Follow(v), v, "system", admin.Scope{}, add)
 	}
-	if v := sections["resources"]; v != nil {
-		d.ids(v, "resources", func(name, path string, k, v *yaml.Node) {
-			d.limitsOf(k, v, path, admin.Scope{Resource: name}, add)
-		})
+	if v := sections["plans"]; v != nil {
+		d.ids(v, "plans", func(id, path string, k, v *yaml.Node) { d.plan(k, v, path, id, add) })
+	}
+	for _, key := range mappings {
+		if v := sections[key]; v != nil {
+			d.resources(key, v, key, admin.Scope{}, add)
+		}
 	}
 	if v := sections["entities"]; v != nil {
 		d.ids(v, "entities", func(id, path string, k, v *yaml.Node) { d.entity(k, v, path, id, add) })
@@ -124,8 +157,35 @@ func (d *decoder) records(sections map[string]*yaml.Node, add adder) {
 func (d *decoder) ids(n *yaml.Node, path string, member func(id, path string, k, v *yaml.Node)) {
 	d.Mapping(n, path, func(id string, k, v *yaml.Node) {
 		at := path + "." + strictyaml.Quote(id)
-		if d.id(k, at, id) {
+		if d.ID(k, at, id) {
 			member(id, at, k, v)
+		}
+	})
+}
+
+// mappings are the keys of the limits of an entity or a plan on resources, on groups and on the total, in order.
+var mappings = []string{"resources", "groups", "total"}
+
+// resources reads what is below one of the mappings: the limits of an entity, of a plan, or of neither.
+func (d *decoder) resources(key string, n *yaml.Node, path string, scope admin.Scope, add adder) {
+	if key == "total" {
+		scope.Resource = weir.TotalResource
+		d.limitsOf(d.Follow(n), n, path, scope, add)
+		return
+	}
+	d.Mapping(n, path, func(name string, k, v *yaml.Node) {
+		at := path + "." + strictyaml.Quote(name)
+		ok := true
+		switch scope.Resource = name; {
+		case key == "groups":
+			scope.Resource, ok = weir.GroupResource(name), d.Group(k, at, name)
+		case name == weir.DefaultResource && scope.Entity != "":
+			scope.Resource = ""
+		default:
+			ok = d.ID(k, at, name)
+		}
+		if ok {
+			d.limitsOf(k, v, at, scope, add)
 		}
 	})
 }
@@ -137,42 +197,47 @@ func byOther(first, second string) string {
 	return ", by manifest " + strictyaml.Quote(first)
 }
 
-// id checks an ID.
-func (d *decoder) id(n *yaml.Node, path, id string) bool {
-	n = d.Follow(n)
-	var bad *weir.ConfigError
-	if id == "" {
-		d.Bad(n, path, "", "must not be empty")
-	} else if err := (admin.Scope{Entity: id}).Validate(); errors.As(err, &bad) {
-		d.Bad(
-			n, path, "an id has 1 to 256 printable bytes and must not be _, wcu or "+weir.DefaultResource, "%s",
-			bad.Reason,
-		)
-	} else {
-		return true
-	}
-	return false
-}
-
-// record reads the members of a record, and passes any other key to others. It returns how many members it read,
-// and false if one of them is wrong.
-func (d *decoder) record(n *yaml.Node, path string, members []member, r *admin.Declared,
-	others map[string]func(v *yaml.Node, path string),
+// record reads the members of a record, and passes other keys to others. It returns how many members it read, and
+// false if one of them is wrong.
+func (d *decoder) record(n *yaml.Node, path string, kind *kind, r *admin.Declared,
+	others func(key string, v *yaml.Node, path string), keys ...string,
 ) (given int, good bool) {
 	var allowed []string
-	for _, m := range members {
+	for _, m := range kind.members {
 		allowed = append(allowed, m.key)
 	}
-	allowed = slices.AppendSeq(allowed, maps.Keys(others))
-	good = true
-	isMap := d.Fields(n, path, allowed, func(key string, v *yaml.Node) {
-		if i := slices.IndexFunc(members, func(m member) bool { return m.key == key }); i >= 0 {
-			given++
-			good = members[i].decode(d, v, path+"."+key, r) && good
-			return
+	allowed = append(allowed, keys...)
+	values := make(map[string]*yaml.Node)
+	isMap := d.Mapping(n, path, func(key string, k, v *yaml.Node) {
+		i := slices.Index(allowed, key)
+		switch {
+		case i < 0:
+			hint := strictyaml.Allowed(key, allowed)
+			switch {
+			case key == groupMember.key:
+				hint = "only a resource belongs to a group: write resources: {NAME: {group: NAME}} at the top"
+			case kind == &kinds.group && key == "resources":
+				hint = "a resource names its group: write resources: {NAME: {group: NAME}} at the top"
+			case key == limitsMember.key:
+				hint = "write total: {limits: …} for all resources together, or resources: " +
+					"{_default_: {limits: …}} for each"
+			case slices.Contains(strictyaml.BoundedKeys, key):
+				hint = "write bounded: [{until: 2026-12-04T18:00@Europe/Berlin, limits: …}], or scale instead of limits"
+			}
+			d.Bad(k, path, hint, "unknown key %s", strictyaml.Quote(key))
+		case i < len(kind.members):
+			values[key] = v
+		default:
+			others(key, v, path+"."+key)
 		}
-		others[key](v, path+"."+key)
 	})
+	good = true
+	for _, m := range kind.members {
+		if v := values[m.key]; v != nil {
+			good = m.decode(d, v, path+"."+m.key, r) && good
+		}
+	}
+	given = len(values)
 	return given, good && isMap
 }
 
@@ -181,11 +246,32 @@ func (d *decoder) limitsOf(k, n *yaml.Node, path string, scope admin.Scope, add 
 	key := Key{Scope: scope}
 	kind := key.kind()
 	r := &Record{Declared: admin.Declared{Limits: &admin.ScopedLimits{Scope: scope}}}
-	switch given, ok := d.record(n, path, kind.members, &r.Declared, nil); {
+	switch given, ok := d.record(n, path, kind, &r.Declared, nil); {
 	case ok && given == 0:
 		d.Bad(k, path, kind.hint, "%s", kind.empty)
 	case ok:
+		var bad *weir.ConfigError
+		if errors.As(r.Limits.Validate(), &bad) {
+			d.Bad(n, path, "declare it under total, groups or resources", "%s %s", bad.Field, bad.Reason)
+			return
+		}
 		add(key, k, r)
+	}
+}
+
+// plan reads a plan. Its default limits are declared even if there are none: the plan exists for as long as they do.
+func (d *decoder) plan(k, n *yaml.Node, path, id string, add adder) {
+	scope, given := admin.Scope{Plan: id}, false
+	isMap := d.Fields(n, path, append([]string{"default"}, mappings...), func(key string, v *yaml.Node) {
+		if key == "default" {
+			given = true
+			d.limitsOf(k, v, path+".default", scope, add)
+			return
+		}
+		d.resources(key, v, path+"."+key, scope, add)
+	})
+	if isMap && !given {
+		add(Key{Scope: scope}, k, &Record{Declared: admin.Declared{Limits: &admin.ScopedLimits{Scope: scope}}})
 	}
 }
 
@@ -194,21 +280,10 @@ func (d *decoder) limitsOf(k, n *yaml.Node, path string, scope admin.Scope, add 
 func (d *decoder) entity(k, n *yaml.Node, path, id string, add adder) {
 	r := &Record{Declared: admin.Declared{Entity: &admin.Entity{ID: id}}}
 	limited := false
-	given, ok := d.record(n, path, kinds.entity.members, &r.Declared, map[string]func(*yaml.Node, string){
-		"resources": func(v *yaml.Node, path string) {
-			limited = true
-			d.Mapping(v, path, func(name string, k, v *yaml.Node) {
-				at := path + "." + strictyaml.Quote(name)
-				scope := admin.Scope{Entity: id, Resource: name}
-				if name == weir.DefaultResource {
-					scope.Resource = ""
-				} else if !d.id(k, at, name) {
-					return
-				}
-				d.limitsOf(k, v, at, scope, add)
-			})
-		},
-	})
+	given, ok := d.record(n, path, &kinds.entity, &r.Declared, func(key string, v *yaml.Node, path string) {
+		limited = true
+		d.resources(key, v, path, admin.Scope{Entity: id}, add)
+	}, mappings...)
 	if !ok || limited && given == 0 {
 		return
 	}
@@ -218,92 +293,6 @@ func (d *decoder) entity(k, n *yaml.Node, path, id string, add adder) {
 		return
 	}
 	add(entityKey(id), k, r)
-}
-
-// limits reads limits by name.
-func (d *decoder) limits(n *yaml.Node, path string) ([]weir.Limit, bool) {
-	var ls []weir.Limit
-	good := d.Mapping(n, path, func(name string, k, v *yaml.Node) {
-		at := path + "." + strictyaml.Quote(name)
-		if !d.id(k, at, name) {
-			return
-		}
-		l, ok := d.limit(k, v, at)
-		if l.Name = name; ok {
-			ls = append(ls, l)
-		}
-	})
-	n = d.Follow(n)
-	switch given := len(n.Content) / 2; {
-	case !good:
-		return nil, false
-	case given == 0:
-		d.Bad(n, path, "add NAME: {capacity: N}", "needs at least one limit")
-		return nil, false
-	case len(ls) < given:
-		return nil, false
-	}
-	slices.SortFunc(ls, byName)
-	var bad *weir.ConfigError
-	if err := (&admin.ScopedLimits{Limits: ls}).Validate(); errors.As(err, &bad) {
-		d.Bad(n, path, "", "%s", strings.TrimPrefix(bad.Error(), "limits: "))
-		return nil, false
-	}
-	return ls, true
-}
-
-var limitKeys = []string{"capacity", "burst", "refill_amount", "refill_period", "enforce"}
-
-func (d *decoder) limit(k, n *yaml.Node, path string) (l weir.Limit, good bool) {
-	var capacity int64
-	l.Period, good = 60e9, true
-	has := false
-	isMap := d.Fields(n, path, limitKeys, func(key string, v *yaml.Node) {
-		var ok bool
-		at := path + "." + key
-		switch key {
-		case "capacity":
-			has = true
-			capacity, ok = d.Count(v, at)
-		case "burst":
-			l.Burst, ok = d.Count(v, at)
-		case "refill_amount":
-			l.Amount, ok = d.Count(v, at)
-		case "enforce":
-			l.Enforce, ok = d.enforce(v, at)
-		default:
-			l.Period, ok = d.Period(v, at)
-		}
-		good = good && ok
-	})
-	if isMap && !has {
-		d.Bad(
-			k, path, "add capacity: the tokens issued in each refill_period and, by default, the burst",
-			"capacity is missing",
-		)
-	}
-	l.Amount, l.Burst = cmp.Or(l.Amount, capacity), cmp.Or(l.Burst, capacity)
-	return l, good && isMap && has
-}
-
-// enforce reads which entities a limit refuses.
-func (d *decoder) enforce(n *yaml.Node, path string) (e weir.Enforce, ok bool) {
-	text, tag, ok := d.Scalar(n, path, "text")
-	if !ok {
-		return e, false
-	}
-	if tag == "!!str" {
-		if e, err := weir.ParseEnforce(text); err == nil {
-			return e, true
-		}
-	}
-	hint := strictyaml.Allowed(text, []string{"on", "shadow", "1% to 99%"})
-	if tag == "!!null" {
-		d.Not(n, path, hint, "text")
-	} else {
-		d.Bad(d.Follow(n), path, hint, "%s is unknown", strictyaml.Quote(text))
-	}
-	return 0, false
 }
 
 // checkParents rejects cycles of parents.

@@ -3,6 +3,7 @@ package manifest_test
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,21 @@ import (
 )
 
 var update = flag.Bool("update", false, "write testdata/**/*.golden")
+
+// Merges that expand to more than a file could have written out end early.
+func TestMergeBomb(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	text.WriteString("namespace: a\nx-0: &m0 {rpm: {capacity: 5}}\n")
+	for i := range 7 {
+		fmt.Fprintf(&text, "x-%d: &m%[1]d {<<: [%s*m%d]}\n", i+1, strings.Repeat(fmt.Sprintf("*m%d, ", i), 40), i)
+	}
+	text.WriteString("resources: {r: {limits: *m7}}\n")
+	_, err := manifest.Decode([]strictyaml.Source{{Name: "x", Text: []byte(text.String())}}, strictyaml.Options{})
+	if err == nil || !strings.Contains(explain(err), "its aliases expand to too much text") {
+		t.Error(err)
+	}
+}
 
 // golden compares a text with a golden file.
 func golden(t *testing.T, file, got string) {
@@ -34,7 +50,7 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-func decodeText(t *testing.T, text string) []*manifest.Manifest {
+func decodeText(t testing.TB, text string) []*manifest.Manifest {
 	t.Helper()
 	ms, err := manifest.Decode([]strictyaml.Source{{Name: "test.yaml", Text: []byte(text)}}, strictyaml.Options{})
 	if err != nil {
@@ -44,7 +60,7 @@ func decodeText(t *testing.T, text string) []*manifest.Manifest {
 }
 
 // decodeOne decodes a text that contains one manifest.
-func decodeOne(t *testing.T, text string) *manifest.Manifest {
+func decodeOne(t testing.TB, text string) *manifest.Manifest {
 	t.Helper()
 	ms := decodeText(t, text)
 	if len(ms) != 1 {

@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/delta"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -18,7 +19,7 @@ import (
 // apply.
 func told(p *manifest.Plan) string {
 	var b strings.Builder
-	show := func(sign string, fs []manifest.Field) {
+	show := func(sign string, fs []delta.Field) {
 		for _, f := range fs {
 			fmt.Fprintf(&b, " %s %s.%s %q > %q", sign, f.Limit, f.Name, f.Old, f.New)
 			if f.Moves != "" {
@@ -47,15 +48,31 @@ func TestFields(t *testing.T) {
 	for name, tt := range map[string]struct{ before, after, want string }{
 		"rate": {
 			limits("rpm: {capacity: 5}"), limits("rpm: {capacity: 9}"),
-			"update resource r: loosens\n is rpm.rate \"5 per minute\" > \"9 per minute\" (loosens)\n",
+			"update resource r: loosens\n is rpm.rate \"5 per minute\" > \"9 per minute\" (loosens)\n is rpm.burst \"5\" > \"9\" (loosens)\n",
 		},
 		"period": {
 			limits("rpm: {capacity: 5}"), limits("rpm: {capacity: 5, refill_period: 1h}"),
 			"update resource r: tightens\n is rpm.rate \"5 per minute\" > \"5 per hour\" (tightens)\n",
 		},
+		"amount of a quota": {
+			limits("usd: 5000/month@UTC"), limits("usd: {capacity: 9K, refill_period: month@UTC}"),
+			"update resource r: loosens\n is usd.rate \"5000 per month@UTC\" > \"9000 per month@UTC\" (loosens)\n",
+		},
+		"zone of a quota": {
+			limits("usd: 5000/month@UTC"), limits("usd: 5000/month@Europe/Berlin"),
+			"update resource r: both\n is usd.rate \"5000 per month@UTC\" > \"5000 per month@Europe/Berlin\" (both)\n",
+		},
 		"the same rate by another period": {
 			limits("rpm: {capacity: 1, burst: 60}"), limits("rpm: {capacity: 60, refill_period: 1h}"),
 			"update resource r: \n is rpm.rate \"1 per minute\" > \"60 per hour\"\n",
+		},
+		"slots": {
+			limits("parallel: 20slots"), limits("parallel: {slots: 10, heal: 1m}"),
+			"update resource r: tightens\n is parallel.slots \"20\" > \"10\" (tightens)\n is parallel.heal \"30s\" > \"1m\"\n",
+		},
+		"a rate to slots": {
+			limits("parallel: 20/min"), limits("parallel: 20slots"),
+			"update resource r: both\n is parallel.rate \"20 per minute\" > \"20 slots, heal 30s\" (both)\n",
 		},
 		"near_limit": {
 			"namespace: default\nsystem: {near_limit: [80]}\n", "namespace: default\nsystem: {near_limit: []}\n",
@@ -64,6 +81,14 @@ func TestFields(t *testing.T) {
 		"near_limit back to the default": {
 			"namespace: default\nsystem: {on_unavailable: deny, near_limit: []}\n", "namespace: default\nsystem: {on_unavailable: deny}\n",
 			"update system: \n is .near_limit \"none\" > \"\"\n",
+		},
+		"max_debt": {
+			limits("rpm: {capacity: 5}"), limits("rpm: {capacity: 5, max_debt: 60}"),
+			"update resource r: tightens\n is rpm.max_debt \"50 (default)\" > \"60\" (tightens)\n",
+		},
+		"max_debt back to a smaller default": {
+			limits("rpm: {capacity: 5, max_debt: 60}"), limits("rpm: {capacity: 5}"),
+			"update resource r: loosens\n is rpm.max_debt \"60\" > \"50 (default)\" (loosens)\n",
 		},
 		"burst": {
 			limits("rpm: {capacity: 5, burst: 9}"), limits("rpm: {capacity: 5}"),
@@ -87,15 +112,28 @@ func TestFields(t *testing.T) {
 		},
 		"a quarter to a half": {
 			limits("rpm: {capacity: 5, enforce: 25%}"), limits("rpm: {capacity: 9, enforce: 50%}"),
-			"update resource r: both\n is rpm.rate \"5 per minute\" > \"9 per minute\" (loosens)\n is rpm.enforce \"25%\" > \"50%\" (tightens)\n",
+			"update resource r: both\n is rpm.rate \"5 per minute\" > \"9 per minute\" (loosens)\n is rpm.burst \"5\" > \"9\" (loosens)\n is rpm.enforce \"25%\" > \"50%\" (tightens)\n",
+		},
+		"the rest keep theirs": {
+			limits("rpm: {capacity: 9}"), limits("rpm: {capacity: 5, enforce: 25%, former: 9/min}"),
+			"update resource r: tightens\n is rpm.rate \"9 per minute\" > \"5 per minute\" (tightens)\n is rpm.burst \"9\" > \"5\" (tightens)\n" +
+				" is rpm.enforce \"on\" > \"25%\" (tightens)\n is rpm.former \"\" > \"9 per minute\"\n",
+		},
+		"the rest lose theirs": {
+			limits("rpm: {capacity: 5, enforce: 25%, former: 9/min:20}"), limits("rpm: {capacity: 5, enforce: 25%}"),
+			"update resource r: loosens\n is rpm.former \"9 per minute, burst 20\" > \"\" (loosens)\n",
+		},
+		"the rest join": {
+			limits("rpm: {capacity: 5, enforce: 25%, former: 9/min}"), limits("rpm: {capacity: 5}"),
+			"update resource r: tightens\n is rpm.enforce \"25%\" > \"on\" (tightens)\n is rpm.former \"9 per minute\" > \"\"\n",
 		},
 		"in shadow": {
 			limits("rpm: {capacity: 5, enforce: shadow}"), limits("rpm: {capacity: 1, enforce: shadow}"),
-			"update resource r: \n is rpm.rate \"5 per minute\" > \"1 per minute\"\n",
+			"update resource r: \n is rpm.rate \"5 per minute\" > \"1 per minute\"\n is rpm.burst \"5\" > \"1\"\n",
 		},
 		"out of shadow": {
 			limits("rpm: {capacity: 5, enforce: shadow}"), limits("rpm: {capacity: 9, enforce: 25%}"),
-			"update resource r: tightens\n is rpm.rate \"5 per minute\" > \"9 per minute\"\n is rpm.enforce \"shadow\" > \"25%\" (tightens)\n",
+			"update resource r: tightens\n is rpm.rate \"5 per minute\" > \"9 per minute\"\n is rpm.burst \"5\" > \"9\"\n is rpm.enforce \"shadow\" > \"25%\" (tightens)\n",
 		},
 		"new, in shadow": {
 			limits("rpm: {capacity: 5}"), limits("rpm: {capacity: 5}, tpm: {capacity: 1, enforce: shadow}"),
@@ -112,12 +150,12 @@ func TestFields(t *testing.T) {
 		"instead of the system's": {
 			system, system + "resources: {r: {limits: {rpm: {capacity: 20}}}}",
 			"create resource r: loosens; from the system defaults\n is rpm.limit \"\" > \"20 per minute\"\n" +
-				" => rpm.rate \"10 per minute\" > \"20 per minute\" (loosens)\n => tpm.limit \"100 per minute\" > \"\" (loosens)\n",
+				" => rpm.rate \"10 per minute\" > \"20 per minute\" (loosens)\n => rpm.burst \"10\" > \"20\" (loosens)\n => tpm.limit \"100 per minute\" > \"\" (loosens)\n",
 		},
 		"back to the system's": {
 			system + "resources: {r: {limits: {rpm: {capacity: 20}}}}", system,
 			"delete resource r: tightens; from the system defaults\n is rpm.limit \"20 per minute\" > \"\"\n" +
-				" => rpm.rate \"20 per minute\" > \"10 per minute\" (tightens)\n => tpm.limit \"\" > \"100 per minute\" (tightens)\n",
+				" => rpm.rate \"20 per minute\" > \"10 per minute\" (tightens)\n => rpm.burst \"20\" > \"10\" (tightens)\n => tpm.limit \"\" > \"100 per minute\" (tightens)\n",
 		},
 		"instead of each resource's": {
 			resources, resources + "entities: {ann: {resources: {_default_: {limits: {rpm: {capacity: 8}}}}}}",

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/manifest/delta"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
+	"github.com/weirlimits/weir/store"
 )
 
 // kind is a kind of record that a manifest declares.
@@ -28,44 +31,90 @@ type kind struct {
 type member struct {
 	key    string
 	decode func(d *decoder, n *yaml.Node, path string, r *admin.Declared) bool
-	encode func(w *writer, depth int, r *admin.Declared)
-	diff   func(old, set *admin.Declared) []Field
+	encode func(w *strictyaml.Writer, depth int, r *admin.Declared)
+	diff   func(old, set *admin.Declared) []delta.Field
 	block  bool // written below its key, after all values
 }
 
 const limitsHint = "add limits: {NAME: {capacity: N}}"
 
-var kinds = struct{ system, resource, entity, entityLimits kind }{
+var kinds = struct{ system, plan, total, group, resource, entity, entityLimits kind }{
 	system: kind{
 		section: "system", name: func(Key) string { return "system" },
-		members: []member{limitsMember, onUnavailableMember, nearLimitMember},
-		empty:   "declares nothing", hint: "allowed: limits, on_unavailable, near_limit",
+		members: []member{limitsMember, boundedMember, onUnavailableMember, entityRuleMember, nearLimitMember},
+		empty:   "declares nothing", hint: "allowed: limits, bounded, on_unavailable, entities, near_limit",
+	},
+	plan: kind{
+		section: "plans", rank: 1, name: planName,
+		members: []member{limitsMember, boundedMember, onUnavailableMember},
+		empty:   "limits is missing", hint: limitsHint,
+	},
+	total: kind{
+		section: "total", rank: 2, name: func(k Key) string { return onText(k.Resource) },
+		members: []member{limitsMember, boundedMember, onUnavailableMember},
+		empty:   "limits is missing", hint: limitsHint,
+	},
+	group: kind{
+		section: "groups", rank: 3, name: func(k Key) string { return onText(k.Resource) },
+		members: []member{limitsMember, boundedMember, onUnavailableMember},
+		empty:   "limits is missing", hint: limitsHint,
 	},
 	resource: kind{
-		section: "resources", rank: 1, name: func(k Key) string { return "resource " + strictyaml.Quote(k.Resource) },
-		members: []member{limitsMember, onUnavailableMember},
+		section: "resources", rank: 4, name: func(k Key) string { return "resource " + strictyaml.Quote(k.Resource) },
+		members: []member{groupMember, limitsMember, boundedMember, onUnavailableMember},
 		empty:   "limits is missing", hint: limitsHint,
 	},
 	entity: kind{
-		section: "entities", rank: 2, name: func(k Key) string { return "entity " + strictyaml.Quote(k.Entity) },
-		members: []member{nameMember, parentMember, cascadeMember, metadataMember},
+		section: "entities", rank: 5, name: func(k Key) string { return "entity " + strictyaml.Quote(k.Entity) },
+		members: []member{nameMember, parentMember, cascadeMember, planMember, metadataMember},
 	},
 	entityLimits: kind{
-		section: "entities", rank: 2, name: entityLimitsName,
-		members: []member{limitsMember, onUnavailableMember},
+		section: "entities", rank: 5, name: entityLimitsName,
+		members: []member{limitsMember, boundedMember, onUnavailableMember},
 		empty:   "limits is missing", hint: limitsHint,
 	},
+}
+
+func planName(k Key) string {
+	if k.Resource == "" {
+		return "plan " + strictyaml.Quote(k.Plan)
+	}
+	return "plan " + strictyaml.Quote(k.Plan) + " on " + onText(k.Resource)
 }
 
 func entityLimitsName(k Key) string {
 	if k.Resource == "" {
 		return "entity " + strictyaml.Quote(k.Entity) + " on other resources"
 	}
-	return "entity " + strictyaml.Quote(k.Entity) + " on " + strictyaml.Quote(k.Resource)
+	return "entity " + strictyaml.Quote(k.Entity) + " on " + onText(k.Resource)
+}
+
+// onText names a resource, a group or the total.
+func onText(resource string) string {
+	switch key, name := within(resource); key {
+	case "total":
+		return "the total"
+	case "groups":
+		return "group " + strictyaml.Quote(name)
+	default:
+		return strictyaml.Quote(name)
+	}
+}
+
+// within returns the mapping in which limits on a resource are declared, and their key there, which the total does not
+// have.
+func within(resource string) (key, name string) {
+	if resource == weir.TotalResource {
+		return "total", ""
+	}
+	if group, ok := strings.CutPrefix(resource, weir.GroupResource("")); ok {
+		return "groups", group
+	}
+	return "resources", cmp.Or(resource, weir.DefaultResource)
 }
 
 // fields returns how a record changes from one value to another.
-func (k *kind) fields(old, set *admin.Declared) (fs []Field) {
+func (k *kind) fields(old, set *admin.Declared) (fs []delta.Field) {
 	for _, m := range k.members {
 		fs = append(fs, m.diff(old, set)...)
 	}
@@ -79,6 +128,12 @@ func (k Key) kind() *kind {
 		return &kinds.entity
 	case k.Entity != "":
 		return &kinds.entityLimits
+	case k.Plan != "":
+		return &kinds.plan
+	case k.Resource == weir.TotalResource:
+		return &kinds.total
+	case store.Aggregate(k.Resource):
+		return &kinds.group
 	case k.Resource != "":
 		return &kinds.resource
 	}
@@ -90,43 +145,59 @@ var (
 	limitsMember = member{
 		key: "limits", block: true,
 		decode: func(d *decoder, n *yaml.Node, path string, r *admin.Declared) (ok bool) {
-			r.Limits.Limits, ok = d.limits(n, path)
+			if r.Limits.Limits, ok = d.Limits(n, path); !ok {
+				r.Limits.Limits = []weir.Limit{weir.PerMinute("?", 1)} // there is something to scale
+			}
 			return ok
 		},
-		encode: func(w *writer, depth int, r *admin.Declared) {
+		encode: func(w *strictyaml.Writer, depth int, r *admin.Declared) {
 			if len(r.Limits.Limits) > 0 {
-				w.key(depth, "limits")
+				w.Key(depth, "limits")
 			}
 			for _, l := range limitsOf(r) {
-				w.line(depth+1, l.Name, shortest(l))
+				w.Line(depth+1, l.Name, strictyaml.FormatLimit(l))
 			}
 		},
-		diff: func(old, set *admin.Declared) []Field { return limitFields(limitsOf(old), limitsOf(set)) },
+		diff: func(old, set *admin.Declared) []delta.Field { return delta.Limits(limitsOf(old), limitsOf(set)) },
 	}
 	onUnavailableMember = textMember("on_unavailable",
 		func(r *admin.Declared) *weir.OnUnavailable { return &r.Limits.OnUnavailable },
-		func(d *decoder, n *yaml.Node, path, text string) bool {
-			allowed := []string{"deny", "allow", "local"}
-			if slices.Contains(allowed, text) {
-				return true
+		oneOf("deny", "allow", "local"), nil)
+	groupMember = textMember("group", func(r *admin.Declared) *string { return &r.Limits.Group }, (*decoder).Group,
+		func(old, set *admin.Declared) delta.Moves {
+			switch {
+			case old.Limits.Group == "":
+				return delta.Tightens
+			case set.Limits.Group == "":
+				return delta.Loosens
 			}
-			d.Bad(d.Follow(n), path, strictyaml.Allowed(text, allowed), "%s is unknown", strictyaml.Quote(text))
-			return false
-		}, nil)
+			return delta.Both // as the limits of both are
+		})
+	entityRuleMember = textMember("entities", func(r *admin.Declared) *admin.EntityRule { return &r.Limits.Entities },
+		oneOf(string(admin.KnownEntities), anyEntity), func(_, set *admin.Declared) delta.Moves {
+			if set.Limits.Entities == admin.KnownEntities {
+				return delta.Tightens
+			}
+			return delta.Loosens
+		}).normal(func(r *admin.Declared) {
+		if r.Limits.Entities == anyEntity {
+			r.Limits.Entities = admin.AnyEntity
+		}
+	})
 	nearLimitMember = member{
 		key: "near_limit",
 		decode: func(d *decoder, n *yaml.Node, path string, r *admin.Declared) (ok bool) {
 			r.Limits.NearLimit, ok = d.nearLimit(n, path)
 			return ok
 		},
-		encode: func(w *writer, depth int, r *admin.Declared) {
+		encode: func(w *strictyaml.Writer, depth int, r *admin.Declared) {
 			if t := r.Limits.NearLimit; len(t) > 0 {
-				w.line(depth, "near_limit", "["+strings.ReplaceAll(t.String(), ",", ", ")+"]")
+				w.Line(depth, "near_limit", "["+strings.ReplaceAll(t.String(), ",", ", ")+"]")
 			} else if t != nil {
-				w.line(depth, "near_limit", "[]")
+				w.Line(depth, "near_limit", "[]")
 			}
 		},
-		diff: func(old, set *admin.Declared) []Field {
+		diff: func(old, set *admin.Declared) []delta.Field {
 			text := func(t admin.Thresholds) string {
 				if t == nil {
 					return ""
@@ -137,7 +208,7 @@ var (
 			if was.Equal(is) {
 				return nil
 			}
-			return []Field{{Name: "near_limit", Old: text(was), New: text(is)}}
+			return []delta.Field{{Name: "near_limit", Old: text(was), New: text(is)}}
 		},
 	}
 )
@@ -146,7 +217,14 @@ var (
 var (
 	nameMember   = textMember("name", func(r *admin.Declared) *string { return &r.Entity.Name }, nil, nil)
 	parentMember = textMember("parent", func(r *admin.Declared) *string { return &r.Entity.Parent },
-		(*decoder).id, parentMoves)
+		(*decoder).ID, parentMoves)
+	planMember = textMember("plan", func(r *admin.Declared) *string { return &r.Entity.Plan }, (*decoder).ID,
+		func(old, set *admin.Declared) delta.Moves {
+			if old.Entity.Plan != set.Entity.Plan {
+				return delta.Both // as the limits of both are
+			}
+			return delta.Same
+		})
 
 	cascadeMember = member{
 		key: "cascade",
@@ -154,13 +232,13 @@ var (
 			r.Entity.Cascade, ok = d.Truth(n, path)
 			return ok
 		},
-		encode: func(w *writer, depth int, r *admin.Declared) {
+		encode: func(w *strictyaml.Writer, depth int, r *admin.Declared) {
 			if r.Entity.Cascade {
-				w.line(depth, "cascade", "true")
+				w.Line(depth, "cascade", "true")
 			}
 		},
-		diff: func(old, set *admin.Declared) []Field {
-			return textDiff("cascade", strconv.FormatBool(old.Entity.Cascade), strconv.FormatBool(set.Entity.Cascade),
+		diff: func(old, set *admin.Declared) []delta.Field {
+			return delta.Text("cascade", strconv.FormatBool(old.Entity.Cascade), strconv.FormatBool(set.Entity.Cascade),
 				parentMoves(old, set))
 		},
 	}
@@ -170,15 +248,15 @@ var (
 			r.Entity.Metadata, ok = d.metadata(n, path)
 			return ok
 		},
-		encode: func(w *writer, depth int, r *admin.Declared) {
+		encode: func(w *strictyaml.Writer, depth int, r *admin.Declared) {
 			if len(r.Entity.Metadata) > 0 {
-				w.key(depth, "metadata")
+				w.Key(depth, "metadata")
 			}
 			for _, k := range slices.Sorted(maps.Keys(r.Entity.Metadata)) {
-				w.text(depth+1, k, strictyaml.Escape(r.Entity.Metadata[k]))
+				w.Text(depth+1, k, strictyaml.Escape(r.Entity.Metadata[k]))
 			}
 		},
-		diff: func(old, set *admin.Declared) (fs []Field) {
+		diff: func(old, set *admin.Declared) (fs []delta.Field) {
 			keys := make(map[string]string)
 			maps.Copy(keys, old.Entity.Metadata)
 			maps.Copy(keys, set.Entity.Metadata)
@@ -189,7 +267,7 @@ var (
 				return ""
 			}
 			for _, k := range slices.Sorted(maps.Keys(keys)) {
-				fs = append(fs, textDiff("metadata."+strictyaml.Quote(k), text(old, k), text(set, k), Same)...)
+				fs = append(fs, delta.Text("metadata."+strictyaml.Quote(k), text(old, k), text(set, k), delta.Same)...)
 			}
 			return fs
 		},
@@ -198,7 +276,7 @@ var (
 
 // textMember returns a member that is text, "" by default.
 func textMember[S ~string](key string, of func(*admin.Declared) *S,
-	check func(d *decoder, n *yaml.Node, path, text string) bool, moves func(old, set *admin.Declared) Moves,
+	check func(d *decoder, n *yaml.Node, path, text string) bool, moves func(old, set *admin.Declared) delta.Moves,
 ) member {
 	return member{
 		key: key,
@@ -207,42 +285,59 @@ func textMember[S ~string](key string, of func(*admin.Declared) *S,
 			*of(r) = S(text)
 			return ok && (check == nil || check(d, n, path, text))
 		},
-		encode: func(w *writer, depth int, r *admin.Declared) {
+		encode: func(w *strictyaml.Writer, depth int, r *admin.Declared) {
 			if text := string(*of(r)); text != "" {
-				w.text(depth, key, strictyaml.Escape(text))
+				w.Text(depth, key, strictyaml.Escape(text))
 			}
 		},
-		diff: func(old, set *admin.Declared) []Field {
-			m := Same
+		diff: func(old, set *admin.Declared) []delta.Field {
+			m := delta.Same
 			if moves != nil {
 				m = moves(old, set)
 			}
-			return textDiff(key, string(*of(old)), string(*of(set)), m)
+			return delta.Text(key, string(*of(old)), string(*of(set)), m)
 		},
 	}
 }
 
-func textDiff(name, old, text string, m Moves) []Field {
-	if old == text {
-		return nil
+// anyEntity is how admin.AnyEntity may be written.
+const anyEntity = "any"
+
+// normal changes what a member decodes.
+func (m member) normal(f func(r *admin.Declared)) member {
+	decode := m.decode
+	m.decode = func(d *decoder, n *yaml.Node, path string, r *admin.Declared) bool {
+		defer f(r)
+		return decode(d, n, path, r)
 	}
-	return []Field{{Name: name, Old: old, New: text, Moves: m}}
+	return m
+}
+
+// oneOf accepts some texts.
+func oneOf(allowed ...string) func(d *decoder, n *yaml.Node, path, text string) bool {
+	return func(d *decoder, n *yaml.Node, path, text string) bool {
+		if slices.Contains(allowed, text) {
+			return true
+		}
+		d.Bad(d.Follow(n), path, strictyaml.Allowed(text, allowed), "%s is unknown", strictyaml.Quote(text))
+		return false
+	}
 }
 
 // parentMoves returns the direction of charging another parent. Whether that loosens or tightens depends on the
 // parents' limits; charging one more can only tighten.
-func parentMoves(old, set *admin.Declared) Moves {
+func parentMoves(old, set *admin.Declared) delta.Moves {
 	charged := func(e *admin.Entity) bool { return e.Cascade && e.Parent != "" }
 	before, after := charged(old.Entity), charged(set.Entity)
 	switch {
 	case after && before && old.Entity.Parent != set.Entity.Parent:
-		return Both
+		return delta.Both
 	case after && !before:
-		return Tightens
+		return delta.Tightens
 	case before && !after:
-		return Loosens
+		return delta.Loosens
 	}
-	return Same
+	return delta.Same
 }
 
 // nearLimit reads percentages; an empty list means none. The schema cannot express that they must ascend.

@@ -2,8 +2,10 @@ package manifest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
@@ -14,6 +16,7 @@ type live struct {
 	missing bool // the namespace does not exist
 	records map[Key]admin.Declared
 	last    admin.Revision // of the manifest; zero if it was never applied
+	rollout json.RawMessage
 }
 
 // read reads all records of a namespace, a page at a time, and writes nothing. A namespace that does not exist is
@@ -46,7 +49,7 @@ func read(ctx context.Context, lim *weir.Limiter, manifest string) (*live, error
 	if manifest == "" {
 		return lv, nil
 	}
-	lv.last, err = admin.New(lim).Manifests.Last(ctx, manifest)
+	lv.last, lv.rollout, err = admin.New(lim).Manifests.Last(ctx, manifest)
 	return lv, err
 }
 
@@ -54,6 +57,7 @@ func read(ctx context.Context, lim *weir.Limiter, manifest string) (*live, error
 // those that no manifest does. elsewhere counts the records of other manifests, which are left out.
 func Export(ctx context.Context, lim *weir.Limiter, name string) (m *Manifest, elsewhere int, err error) {
 	lv, err := read(ctx, lim, "")
+	now := time.Now()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -62,10 +66,10 @@ func Export(ctx context.Context, lim *weir.Limiter, name string) (m *Manifest, e
 	}
 	m = &Manifest{Namespace: lim.Namespace(), Name: name, Records: make(map[Key]*Record)}
 	for k, r := range lv.records {
-		switch by := r.Managed(); {
+		switch r, by := lasting(r, now), r.Managed(); {
 		case by != nil && by.Manifest != name:
 			elsewhere++
-		case r.Entity != nil && r.Entity.Created.IsZero():
+		case r.Entity != nil && r.Entity.Created.IsZero(), blank(&r):
 		default:
 			m.Records[k] = &Record{Declared: r}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/manifest/delta"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
@@ -24,6 +25,8 @@ type Manifest struct {
 	Namespace string
 	Name      string
 	Records   map[Key]*Record
+
+	files []byte // the text that declares it and no other; nil if there is none
 }
 
 // Key names a record: an entity, or the limits of a scope.
@@ -48,10 +51,14 @@ type place struct {
 
 func (p place) String() string { return p.file + ":" + strconv.Itoa(p.line) }
 
+// isPlan reports whether the record is that of a plan, with its default limits, which exists for as long as the plan.
+func (k Key) isPlan() bool { return k.Plan != "" && k.Resource == "" }
+
 // String names the record for people.
 func (k Key) String() string { return k.kind().name(k) }
 
-// Compare orders keys as a manifest does: the system, resources, entities; the entity itself before its limits.
+// Compare orders keys as a manifest does: the system, plans, the total, groups, resources, entities; the entity itself
+// before its limits.
 func (k Key) Compare(o Key) int {
 	own := 0
 	if k.Own != o.Own {
@@ -59,8 +66,17 @@ func (k Key) Compare(o Key) int {
 			own = -1
 		}
 	}
-	return cmp.Or(cmp.Compare(k.kind().rank, o.kind().rank), cmp.Compare(k.Entity, o.Entity),
-		own, cmp.Compare(k.Resource, o.Resource))
+	return cmp.Or(cmp.Compare(k.kind().rank, o.kind().rank), cmp.Compare(k.Plan, o.Plan),
+		cmp.Compare(k.Entity, o.Entity), own, compareOn(k.Resource, o.Resource))
+}
+
+// compareOn orders resources, then groups, then the total.
+func compareOn(a, b string) int {
+	rank := func(resource string) int {
+		key, _ := within(resource)
+		return slices.Index(mappings, key)
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
 }
 
 // keysOf returns the keys of records in order.
@@ -73,11 +89,24 @@ func keysOf[V any](records map[Key]V) []Key {
 func hash(d *admin.Declared) string {
 	var v any
 	if e := d.Entity; e != nil {
-		v = []any{e.ID, e.Name, e.Parent, e.Cascade, e.Metadata}
+		values := []any{e.ID, e.Name, e.Parent, e.Cascade, e.Metadata}
+		if e.Plan != "" { // keeps the hashes of records without it unchanged
+			values = append(values, e.Plan)
+		}
+		v = values
 	} else {
 		values := []any{d.Limits.Scope, limitsOf(d), d.Limits.OnUnavailable}
 		if t := d.Limits.NearLimit; t != nil { // keeps the hashes of records without it unchanged
 			values = append(values, t)
+		}
+		if r := d.Limits.Entities; r != admin.AnyEntity {
+			values = append(values, r)
+		}
+		if g := d.Limits.Group; g != "" {
+			values = append(values, "group", g)
+		}
+		if b := d.Limits.Bounded; len(b) > 0 {
+			values = append(values, "bounded", strictyaml.FormatBounded(b))
 		}
 		v = values
 	}
@@ -110,22 +139,28 @@ func keyOf(live *admin.Declared) Key {
 	return Key{Scope: live.Limits.Scope}
 }
 
-func byName(a, b weir.Limit) int { return cmp.Compare(a.Name, b.Name) }
-
-// sorted returns limits by name.
-func sorted(limits []weir.Limit) []weir.Limit {
-	if slices.IsSortedFunc(limits, byName) {
-		return limits
-	}
-	return slices.SortedFunc(slices.Values(limits), byName)
-}
-
 // limitsOf returns the limits of a record by name; nil if it has none.
 func limitsOf(d *admin.Declared) []weir.Limit {
 	if d.Limits == nil {
 		return nil
 	}
-	return sorted(d.Limits.Limits)
+	return delta.Sorted(d.Limits.Limits)
+}
+
+// maxSource bounds the text of files that is kept, in bytes.
+const maxSource = 512 << 10
+
+// Source returns the text of the files from which the manifest was read, joined. It returns [Manifest.Text] instead if
+// they declare other manifests, too, if variables were set outside of them, or if they are larger than 512 KiB.
+func (m *Manifest) Source() []byte {
+	if len(m.files) == 0 || len(m.files) > maxSource {
+		return m.Text()
+	}
+	read, err := Decode([]strictyaml.Source{{Text: m.files}}, strictyaml.Options{})
+	if err != nil || len(read) != 1 || read[0].Hash() != m.Hash() {
+		return m.Text()
+	}
+	return m.files
 }
 
 // Hash returns the hash of the manifest. Manifests that declare the same have equal hashes.

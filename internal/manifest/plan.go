@@ -1,11 +1,14 @@
 package manifest
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
@@ -26,21 +29,36 @@ type Plan struct {
 	Others    map[string]int `json:"others,omitempty"`
 	// Some names some of the records left alone.
 	Some []string `json:"left_alone_some,omitempty"`
+	// Warnings are what is probably a mistake in what is declared.
+	Warnings []string `json:"warnings,omitempty"`
 	// Last is the last revision that was fully applied.
 	Last admin.Revision `json:"last,omitzero"`
+	// Rollout is the unfinished rollout of the manifest, in this version or another one; nil if there is none.
+	Rollout *Ongoing `json:"rollout,omitempty"`
 	// State is a hash of the changes and of the live records that they would change. It differs once any of these
 	// has changed.
 	State string `json:"state"`
 
+	made
+}
+
+// made is what a plan was made from.
+type made struct {
 	manifest *Manifest
 	before   scopes
+	limits   scopes // after the changes
 }
 
 // ProblemsError reports why a manifest cannot be applied to the live records.
 type ProblemsError []string
 
-// Error lists all problems.
-func (e ProblemsError) Error() string { return strings.Join(e, "; ") }
+// Error lists the problems, or some of many with their number.
+func (e ProblemsError) Error() string {
+	if len(e) <= maxSome {
+		return strings.Join(e, "; ")
+	}
+	return fmt.Sprintf("%d problems: %s; and %d more", len(e), strings.Join(e[:maxSome], "; "), len(e)-maxSome)
+}
 
 // PlanOptions define how to plan.
 type PlanOptions struct {
@@ -56,7 +74,15 @@ func Make(ctx context.Context, lim *weir.Limiter, m *Manifest, opts PlanOptions)
 	}
 	p := &Plan{
 		Namespace: m.Namespace, Manifest: m.Name, Hash: m.Hash(), CreateNamespace: lv.missing, Last: lv.last,
-		Changes: []Change{}, manifest: m,
+		Changes: []Change{}, made: made{manifest: m, before: scopes{at: time.Now()}},
+	}
+	left, err := ongoing(lv.rollout, m.Name, p.Hash)
+	if err != nil {
+		return nil, err
+	}
+	if left != nil {
+		p.Rollout = &left.Ongoing
+		p.Rollout.Terms.GateURL, p.Rollout.Terms.Servers = "", nil // which may be addresses that others need not see
 	}
 	var problems ProblemsError
 	for _, k := range keysOf(m.Records) {
@@ -67,21 +93,52 @@ func Make(ctx context.Context, lim *weir.Limiter, m *Manifest, opts PlanOptions)
 	}
 	before, after := p.entities(lv)
 	problems = append(problems, p.checkParents(after)...)
+	problems = append(problems, p.checkPlans(lv, after)...)
 	if len(problems) > 0 {
 		return nil, problems
 	}
 	p.order(before, after)
 	p.State = p.state()
-	p.before = scopesOf(lv)
-	limits := p.after(p.before)
+	p.Warnings = warnings(m, lv, p.before.at)
+	p.before = scopesOf(lv.records, before, p.before.at)
+	limits := p.after(p.before, after)
 	for i := range p.Changes {
 		p.Changes[i].describe(p.before, limits)
 	}
+	p.Warnings = append(p.Warnings, partial(p.Changes)...)
 	reach := newReach(p.Changes, p.before, limits)
 	if p.CreateNamespace { // it has no buckets
 		return p, nil
 	}
+	if err := p.refuse(ctx, lim); err != nil {
+		return nil, err
+	}
 	return p, reach.count(ctx, lim, opts.Exact)
+}
+
+// refuse marks the changes that would be refused because they hide a balance.
+func (p *Plan) refuse(ctx context.Context, lim *weir.Limiter) error {
+	var changes []admin.DeclaredChange
+	hasBalance := false
+	for _, r := range p.before.records {
+		hasBalance = hasBalance || slices.ContainsFunc(limitsOf(&r), func(l weir.Limit) bool { return l.Balance })
+	}
+	if !hasBalance {
+		return nil
+	}
+	for i := range p.Changes {
+		changes = append(changes, p.Changes[i].declared(p.Manifest))
+	}
+	for i, err := range admin.New(lim).Manifests.Check(ctx, changes) {
+		var bad *weir.ConfigError
+		if err != nil && !errors.As(err, &bad) {
+			return err
+		}
+		if bad != nil {
+			p.Changes[i].Refused = bad.Reason
+		}
+	}
+	return nil
 }
 
 // exists reports whether there is a live record. An entity that was never created has one while it is being deleted.
@@ -91,10 +148,12 @@ func exists(d *admin.Declared) bool {
 
 // declared compares a record with its declaration.
 func (p *Plan) declared(k Key, r *Record, lv *live) (problems []string) {
-	old := lv.records[k]
-	by := old.Managed()
-	c := Change{key: k, before: old, after: &r.Declared}
+	old, set := lv.records[k], lasting(r.Declared, p.before.at)
+	by, still := old.Managed(), lasting(old, p.before.at)
+	c := Change{work: work{key: k, before: old, after: &set}}
 	switch {
+	case blank(&set): // as if it were not declared
+		return nil
 	case by != nil && by.Manifest != p.Manifest:
 		return []string{fmt.Sprintf(
 			"%s is declared in %s by manifest %s, and managed by manifest %s: declare it in one of them",
@@ -104,7 +163,7 @@ func (p *Plan) declared(k Key, r *Record, lv *live) (problems []string) {
 		c.Action = Create
 	case by == nil:
 		c.Action = Adopt
-	case old.Deleting || hash(&r.Declared) != hash(&old):
+	case old.Deleting || hash(&set) != hash(&still):
 		c.Action = Update
 		c.Outside = hash(&old) != by.Hash
 	default:
@@ -120,14 +179,17 @@ const maxSome = 5
 
 // undeclared removes a record that the manifest manages but does not declare, and leaves any other alone.
 func (p *Plan) undeclared(k Key, lv *live) {
-	if p.manifest.Records[k] != nil {
-		return
-	}
 	old := lv.records[k]
+	if r := p.manifest.Records[k]; r != nil {
+		set, still := lasting(r.Declared, p.before.at), lasting(old, p.before.at)
+		if !blank(&set) || blank(&still) { // it was handled, or all that was declared has ended
+			return
+		}
+	}
 	switch by := old.Managed(); {
 	case by != nil && by.Manifest == p.Manifest:
 		p.Changes = append(p.Changes, Change{
-			Action: Delete, key: k, before: old, Outside: hash(&old) != by.Hash,
+			Action: Delete, work: work{key: k, before: old}, Outside: hash(&old) != by.Hash,
 		})
 	case by != nil:
 		if p.Others == nil {
@@ -191,14 +253,42 @@ func (p *Plan) checkParents(after map[string]*admin.Entity) (problems []string) 
 	return problems
 }
 
-// order sorts the changes into the order in which they are made: entities after their parents, then limits, then
-// removals, entities before their parents.
+// checkPlans checks that the plans of all entities will exist.
+func (p *Plan) checkPlans(lv *live, after map[string]*admin.Entity) (problems []string) {
+	for _, id := range slices.Sorted(maps.Keys(after)) {
+		plan := after[id].Plan
+		k := Key{Scope: admin.Scope{Plan: plan}}
+		old, live := lv.records[k]
+		if plan == "" || p.manifest.Records[k] != nil {
+			continue
+		}
+		switch r, by := p.manifest.Records[entityKey(id)], old.Managed(); {
+		case live && (by == nil || by.Manifest != p.Manifest): // it stays
+		case r != nil:
+			problems = append(problems, fmt.Sprintf(
+				"entity %s (%s) has plan %s, which neither exists nor is declared: declare it under plans",
+				strictyaml.Quote(id), r.at, strictyaml.Quote(plan)))
+		default:
+			problems = append(problems, fmt.Sprintf(
+				"entity %s has plan %s, which is no longer declared: declare it, or give the entity another plan first",
+				strictyaml.Quote(id), strictyaml.Quote(plan)))
+		}
+	}
+	return problems
+}
+
+// order sorts the changes into the order in which they are made: plans, entities after their parents, then limits, then
+// removals, entities before their parents and plans last.
 func (p *Plan) order(before, after map[string]*admin.Entity) {
 	depth := func(all map[string]*admin.Entity, id string) int {
 		return len(ancestry(all[id], weir.MaxDepth, func(id string) *admin.Entity { return all[id] }))
 	}
 	for i := range p.Changes {
 		switch c := &p.Changes[i]; {
+		case c.key.isPlan() && c.Action == Delete:
+			c.phase = 500
+		case c.key.isPlan():
+			c.phase = 0
 		case c.key.Own && c.Action != Delete:
 			c.phase = depth(after, c.key.Entity)
 		case c.Action != Delete:
@@ -213,15 +303,17 @@ func (p *Plan) order(before, after map[string]*admin.Entity) {
 }
 
 // after returns the limits that will apply.
-func (p *Plan) after(before scopes) scopes {
-	after := make(scopes, len(before))
-	maps.Copy(after, before)
+func (p *Plan) after(before scopes, entities map[string]*admin.Entity) scopes {
+	records := maps.Clone(before.records)
 	for i := range p.Changes {
-		if c := &p.Changes[i]; !c.key.Own {
-			after[c.key.Scope] = c.Limits()
+		if c := &p.Changes[i]; c.after == nil {
+			delete(records, c.key)
+		} else {
+			records[c.key] = *c.after
 		}
 	}
-	return after
+	p.limits = scopesOf(records, entities, p.before.at)
+	return p.limits
 }
 
 // Empty reports whether there is nothing to change.
@@ -240,7 +332,7 @@ func (p *Plan) Count(a Action) (n int) {
 // Tightening returns how many changes other than deletions admit less in some way.
 func (p *Plan) Tightening() (n int) {
 	for i := range p.Changes {
-		if c := &p.Changes[i]; c.Action != Delete && (c.Moves == Tightens || c.Moves == Both) {
+		if c := &p.Changes[i]; c.Action != Delete && c.Moves.Tightening() {
 			n++
 		}
 	}
@@ -253,5 +345,5 @@ func (p *Plan) Limits() (before, after func(entity, resource string) []weir.Limi
 	of := func(w scopes) func(entity, resource string) []weir.Limit {
 		return func(entity, resource string) []weir.Limit { return w.first(entity, resource).limits }
 	}
-	return of(p.before), of(p.after(p.before))
+	return of(p.before), of(p.limits)
 }

@@ -3,6 +3,7 @@ package manifest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -98,7 +99,7 @@ func TestLife(t *testing.T) {
 
 		// After the manifest is emptied, only records made by hand remain.
 		apply(t, lim, decodeOne(t, "namespace: tenant-alpha\n"))
-		if diff := cmp.Diff("{\"\" \"by-hand\"} [rpm:1/min] \"\"\n", strings.Split(state(t, alpha), "default ")[0]); diff != "" {
+		if diff := cmp.Diff("{\"\" \"by-hand\" \"\"} [rpm:1/min] \"\"\n", strings.Split(state(t, alpha), "default ")[0]); diff != "" {
 			t.Error(diff)
 		}
 		audit, err := admin.New(alpha).Audit.List(ctx, admin.AuditQuery{Subject: "manifest:default", Max: 1})
@@ -144,6 +145,23 @@ func TestAdopt(t *testing.T) {
 		if !errors.As(err, &problems) || err.Error() != want {
 			t.Errorf("%v", err)
 		}
+		var many strings.Builder
+		many.WriteString("namespace: default\nmanifest: c\nresources:\n")
+		for i := range 300 {
+			fmt.Fprintf(&many, "  r%03d: {limits: {rpm: {capacity: 5}}}\n", i)
+		}
+		taken, lim := decodeOne(t, many.String()), lim.In("many")
+		taken.Namespace = "many"
+		apply(t, lim, taken)
+		taken.Name = "d"
+		_, err = manifest.Make(ctx, lim, taken, manifest.PlanOptions{})
+		if text := fmt.Sprint(err); len(text) > 1000 || !strings.HasPrefix(text, "300 problems: resource r000 ") || !strings.HasSuffix(text, "; and 295 more") {
+			t.Errorf("%.2000s", text)
+		}
+		if !errors.As(err, &problems) || len(problems) != 300 {
+			t.Errorf("%d problems", len(problems))
+		}
+		lim = lim.In("default")
 		// An edit by hand keeps the mark of the manifest.
 		must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "same"}, weir.PerMinute("rpm", 9)))
 		if got := changes(plan(t, lim, m)); got != "update resource same (tightens) outside" {
@@ -195,7 +213,7 @@ func TestMoved(t *testing.T) {
 		if !errors.As(err, &failed) || !errors.Is(err, weir.ErrConflict) || failed.Failed != 1 || res.Created != 1 || res.Failed[0].Target != "resource a" {
 			t.Errorf("%+v, %v", res, err)
 		}
-		rev, err := admin.New(lim).Manifests.Last(ctx, "default")
+		rev, _, err := admin.New(lim).Manifests.Last(ctx, "default")
 		must(t, err)
 		if rev.Revision != 0 {
 			t.Errorf("recorded as done: %+v", rev)

@@ -25,24 +25,48 @@ func documents(t *rapid.T, label string) []string {
 		if rapid.Bool().Draw(t, label+"burst") {
 			text += fmt.Sprintf(", burst: %d", rapid.IntRange(1, 5).Draw(t, label+"b"))
 		}
-		text += rapid.SampledFrom([]string{"", "", ", enforce: on", ", enforce: shadow", ", enforce: 25%"}).Draw(t, label+"e")
+		text += rapid.SampledFrom([]string{"", "", ", enforce: on", ", enforce: shadow", ", enforce: 25%", ", enforce: 5%, former: 9/min:11", ", enforce: 5%, former: 7/month@UTC"}).Draw(t, label+"e")
 		return text + rapid.SampledFrom([]string{"}", ", refill_period: 90}", ", refill_period: 2h}", ", refill_period: 3ms}"}).Draw(t, label+"p")
 	}
 	limits := func(key string) string {
 		var ls []string
+		list := rapid.Bool().Draw(t, label+key+"list")
 		for _, name := range []string{"rpm", "tpm"} {
-			if rapid.Bool().Draw(t, label+key+name) || name == "tpm" && len(ls) == 0 {
-				ls = append(ls, name+": "+limit(key+name))
+			if !rapid.Bool().Draw(t, label+key+name) && (name == "rpm" || len(ls) > 0) {
+				continue
 			}
+			text := rapid.SampledFrom([]string{"", "", "5/min", "4/2h:9", "3/month@Europe/Berlin", "2/week+sun@Asia/Kolkata"}).Draw(t, label+key+"text")
+			switch {
+			case list && text != "":
+				text = name + ":" + text
+			case list:
+				text = strings.Replace(limit(key+name), "{", "{name: "+name+", ", 1)
+			case text != "":
+				text = name + ": " + text
+			default:
+				text = name + ": " + limit(key+name)
+			}
+			ls = append(ls, text)
 		}
-		u := rapid.SampledFrom([]string{"", "", "on_unavailable: deny", "on_unavailable: local", "alone"}).Draw(t, label+key+"u")
+		all := "{" + strings.Join(ls, ", ") + "}"
+		if list {
+			all = "[" + strings.Join(ls, ", ") + "]"
+		}
+		u := rapid.SampledFrom([]string{
+			"", "", "on_unavailable: deny", "on_unavailable: local", "bounded: [{until: 2100-01-01@Asia/Kolkata, scale: 2}]",
+			"bounded: [{until: 2001-01-01@UTC, scale: 7}, {from: 2100-01-01T00:00:00Z, limits: " + all + "}]", "alone", "ended", "later",
+		}).Draw(t, label+key+"u")
 		switch u {
 		case "":
-			return "{limits: {" + strings.Join(ls, ", ") + "}}"
+			return "{limits: " + all + "}"
+		case "ended":
+			return "{bounded: [{until: 2001-01-01@UTC, limits: " + all + "}]}"
+		case "later":
+			return "{bounded: [{from: 2100-01-01@UTC, limits: " + all + "}]}"
 		case "alone":
 			return "{on_unavailable: allow}"
 		}
-		return "{" + u + ", limits: {" + strings.Join(ls, ", ") + "}}"
+		return "{" + u + ", limits: " + all + "}"
 	}
 	docs := []string{""}
 	if rapid.Bool().Draw(t, label+"system") {
@@ -56,6 +80,17 @@ func documents(t *rapid.T, label string) []string {
 			docs = append(docs, "resources: {"+r+": "+limits(r)+"}")
 		}
 	}
+	if rapid.Bool().Draw(t, label+"groups") {
+		docs = append(docs, "total: "+limits("total"), "groups: {g: "+limits("group")+"}", "resources: {r3: {group: g}}",
+			"plans: {p2: {groups: {g: "+limits("plan's group")+"}, total: "+limits("plan's total")+"}}",
+			"entities: {e5: {groups: {g: "+limits("own group")+"}, total: "+limits("own total")+", resources: {r3: "+
+				limits("own")+"}}}")
+	}
+	planned := rapid.Bool().Draw(t, label+"plan")
+	if planned {
+		docs = append(docs, "plans: {pro: {"+rapid.SampledFrom([]string{"", "default: " + limits("plan") + ", "}).Draw(t, label+"default")+
+			rapid.SampledFrom([]string{"", "resources: {r1: " + limits("plan r1") + "}"}).Draw(t, label+"on r1")+"}}")
+	}
 	ids := []string{"e1", "e2", "e3", "e4"}
 	for i, e := range ids {
 		if rapid.Bool().Draw(t, label+e) {
@@ -68,6 +103,9 @@ func documents(t *rapid.T, label string) []string {
 			own := "name: " + rapid.SampledFrom([]string{"A", "B b", "on", "${"}).Draw(t, label+e+"name")
 			if i > 0 && slices.ContainsFunc(docs, func(d string) bool { return strings.HasPrefix(d, "entities: {"+ids[i-1]+": ") }) && rapid.Bool().Draw(t, label+e+"parent") {
 				own += ", cascade: true, parent: " + ids[i-1]
+			}
+			if planned && rapid.Bool().Draw(t, label+e+"plan") {
+				own += ", plan: pro"
 			}
 			docs = append(docs, "entities: {"+e+": {"+strings.Replace(own, "${", `"$${x} ${"`, 1)+"}}")
 		}
@@ -87,10 +125,11 @@ func byHand(t *rapid.T, tb testing.TB, lim *weir.Limiter) {
 	ctx := tb.Context()
 	_, err := admin.New(lim).Namespaces.Create(ctx, "ns")
 	must(tb, err)
-	for _, sc := range []admin.Scope{{}, {Resource: "r1"}, {Entity: "e1", Resource: "r1"}, {Entity: "hand"}} {
+	for _, sc := range []admin.Scope{{}, {Resource: "r1"}, {Entity: "e1", Resource: "r1"}, {Entity: "hand"}, {Entity: "hand", Resource: weir.TotalResource}} {
 		if rapid.Bool().Draw(t, fmt.Sprint("hand", sc)) {
 			l := weir.PerMinute("rpm", 3).WithBurst(int64(rapid.IntRange(1, 5).Draw(t, "burst"))).
 				WithEnforce(rapid.SampledFrom([]weir.Enforce{weir.EnforceOn, weir.EnforceShadow, 50}).Draw(t, "enforce"))
+			l.MaxDebt, l.Strict = rapid.Int64Range(0, 2).Draw(t, "max debt"), rapid.Bool().Draw(t, "strict")
 			must(tb, admin.New(lim).Limits.Set(ctx, sc, weir.PerHour("rph", 7), l))
 		}
 		must(tb, admin.New(lim).Limits.SetOnUnavailable(ctx, sc, rapid.SampledFrom([]weir.OnUnavailable{"", "", weir.OnUnavailableLocal, weir.OnUnavailableAllow}).Draw(t, fmt.Sprint("unavailable", sc))))

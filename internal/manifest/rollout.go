@@ -13,18 +13,28 @@ import (
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
+// Terms are how a rollout proceeds. They are stored with it, so that any process can continue it.
+type Terms struct {
+	// Stages are the percentages of entities to which the tightening changes apply in turn: ascending, from 1 to 99.
+	// At the end they apply to all, and the rest of the plan is applied.
+	Stages []int `json:"stages"`
+	// Bake is how long each stage is watched before the next begins, in nanoseconds in JSON.
+	Bake time.Duration `json:"bake"`
+	// AbortOn, GateURL and Servers are for those who make the gate.
+	AbortOn string   `json:"abort_on,omitempty"`
+	GateURL string   `json:"gate,omitempty"`
+	Servers []string `json:"servers,omitempty"`
+}
+
 // RolloutOptions define how to apply a plan in stages.
 type RolloutOptions struct {
 	ApplyOptions
-	// Stages are the percentages of entities to which the tightening changes apply in turn: ascending, from 1 to 99.
-	// At the end they apply to all, and the rest of the plan is applied.
-	Stages []int
-	// Bake is how long each stage is watched before the next begins.
-	Bake time.Duration
-	// Gate decides whether to begin a stage, and whether to continue.
-	Gate Gate
+	// Terms are those of a new rollout, or from now on those of one that goes on; nil for those that it has.
+	Terms *Terms
+	// Gate returns what decides whether to begin a stage, and whether to continue.
+	Gate func(context.Context, Terms) (Gate, error)
 	// Staging is called when a stage begins, with the number of records in it.
-	Staging func(percent, records int)
+	Staging func(t Terms, percent, records int)
 }
 
 // StoppedError reports that a rollout was stopped, and whether everything was restored.
@@ -48,26 +58,52 @@ func (e *StoppedError) Error() string {
 // Unwrap returns both errors.
 func (e *StoppedError) Unwrap() []error { return []error{e.Err, e.Restore} }
 
-// UnfinishedError reports that another rollout of the manifest was begun and neither finished nor rolled back.
+// UnfinishedError reports that a rollout of the manifest was begun and neither finished nor rolled back.
 type UnfinishedError struct {
 	Manifest string
-	Percent  int
+	Ongoing
 }
 
 // Error returns what to do.
 func (e *UnfinishedError) Error() string {
-	return fmt.Sprintf(
-		"a rollout of another version of manifest %s is unfinished, at %d%%: continue it, or apply any version "+
-			"without stages",
-		strictyaml.Quote(e.Manifest), e.Percent,
-	)
+	if e.Same {
+		return fmt.Sprintf("a rollout of manifest %s is unfinished, at %d%%: continue it on the store, with weir "+
+			"limits apply, by other terms with --stage, or at once with --stage 100%%",
+			strictyaml.Quote(e.Manifest), e.Percent)
+	}
+	return fmt.Sprintf("a rollout of another version of manifest %s is unfinished, at %d%%: continue it, or apply any "+
+		"version without stages", strictyaml.Quote(e.Manifest), e.Percent)
+}
+
+// Is reports whether target is [weir.ErrConflict].
+func (e *UnfinishedError) Is(target error) bool { return target == weir.ErrConflict }
+
+// Ongoing is a rollout that was begun and neither finished nor rolled back.
+type Ongoing struct {
+	Hash    string `json:"hash"` // of the manifest being rolled out
+	Same    bool   `json:"same"` // it is that of the plan
+	Percent int    `json:"percent"`
+	Terms   Terms  `json:"terms"`
 }
 
 // rolling is the state of a rollout, stored with the manifest.
 type rolling struct {
-	Hash    string  `json:"hash"` // of the manifest being rolled out
-	Percent int     `json:"percent"`
+	Ongoing
+
 	Records []stage `json:"records"`
+}
+
+// ongoing reads the state of a rollout of a manifest with that hash or of another one; nil if there is none.
+func ongoing(state json.RawMessage, manifest, hash string) (*rolling, error) {
+	if state == nil {
+		return nil, nil //nolint:nilnil // nothing is unfinished
+	}
+	r := new(rolling)
+	if err := json.Unmarshal(state, r); err != nil {
+		return nil, fmt.Errorf("continue the rollout of manifest %s: %w", strictyaml.Quote(manifest), err)
+	}
+	r.Same = r.Hash == hash
+	return r, nil
 }
 
 // rollout is a rollout in progress.
@@ -77,6 +113,7 @@ type rollout struct {
 	plan  *Plan
 	opts  RolloutOptions
 	state rolling
+	gate  Gate
 	begun bool // a stage is in force and being watched
 }
 
@@ -117,24 +154,28 @@ func Rollout(ctx context.Context, lim *weir.Limiter, p *Plan, opts RolloutOption
 	return last.applyWith(ctx, lim, lock, res, todo, opts.ApplyOptions)
 }
 
-// begin determines what to roll out: the rest of an interrupted rollout, or what the plan tightens.
+// begin determines what to roll out, the rest of an interrupted rollout or what the plan tightens, and by which terms.
 func (r *rollout) begin(ctx context.Context) error {
 	p := r.plan
-	if left := r.lock.Rollout(); left != nil {
-		if err := json.Unmarshal(left, &r.state); err != nil {
-			return fmt.Errorf("continue the rollout of manifest %s: %w", strictyaml.Quote(p.Manifest), err)
-		}
-		if r.state.Hash != p.Hash {
-			return &UnfinishedError{p.Manifest, r.state.Percent}
-		}
+	left, err := ongoing(r.lock.Rollout(), p.Manifest, p.Hash)
+	switch {
+	case err != nil:
+		return err
+	case left != nil && (!left.Same || left.Terms.Bake == 0 && r.opts.Terms == nil): // without: of an earlier weir
+		return &UnfinishedError{p.Manifest, left.Ongoing}
+	case left != nil:
+		r.state = *left
 		r.goOn()
-		return nil
+	default:
+		r.state = rolling{Ongoing{Hash: p.Hash}, stagesOf(p.Changes, p.before)}
 	}
-	r.state = rolling{Hash: p.Hash, Records: stagesOf(p.Changes, p.before)}
-	if len(r.state.Records) == 0 {
-		return nil
+	if r.opts.Terms != nil {
+		r.state.Terms = *r.opts.Terms
 	}
-	return r.keep(ctx, 0)
+	if r.gate, err = r.opts.Gate(ctx, r.state.Terms); err != nil || len(r.state.Records) == 0 {
+		return err
+	}
+	return r.keep(ctx, r.state.Percent)
 }
 
 // goOn finds the records of an interrupted rollout in the plan. If none is left, all are as declared: the rollout was
@@ -168,12 +209,12 @@ func (r *rollout) keep(ctx context.Context, percent int) error {
 func (r *rollout) run(ctx context.Context) error {
 	from := r.state.Percent
 	// It was interrupted at another stage.
-	if from > 0 && len(r.state.Records) > 0 && !slices.Contains(r.opts.Stages, from) {
+	if from > 0 && len(r.state.Records) > 0 && !slices.Contains(r.state.Terms.Stages, from) {
 		if err := r.watched(ctx); err != nil {
 			return err
 		}
 	}
-	for _, percent := range r.opts.Stages {
+	for _, percent := range r.state.Terms.Stages {
 		if percent < from || len(r.state.Records) == 0 {
 			continue
 		}
@@ -198,7 +239,7 @@ func (r *rollout) stage(ctx context.Context, percent int) error {
 		return err
 	}
 	if r.opts.Staging != nil {
-		r.opts.Staging(percent, len(r.state.Records))
+		r.opts.Staging(r.state.Terms, percent, len(r.state.Records))
 	}
 	err := r.make(ctx, func(s *stage) admin.Declared {
 		if s.change == nil {

@@ -33,11 +33,15 @@ func (g *gate) Begin(context.Context, int) error {
 	return nil
 }
 
-func (g *gate) Check(_ context.Context, last bool) error {
+func (g *gate) Check(_ context.Context, last bool) (bool, error) {
 	if g.check == nil {
-		return nil
+		return true, nil
 	}
-	return g.check(last)
+	err := g.check(last)
+	if errors.Is(err, errWait) {
+		return false, nil
+	}
+	return true, err
 }
 
 // rolled rolls out a manifest inside a bubble, on top of one that was applied before.
@@ -46,7 +50,8 @@ type rolled struct {
 
 	t      *testing.T
 	gate   gate
-	stages []int
+	stages []int           // nil for those of the rollout that goes on
+	used   manifest.Terms  // for the last rollout
 	ctx    context.Context //nolint:containedctx // of the rollout
 }
 
@@ -84,10 +89,21 @@ resources:
       tpm: {capacity: 10}
 `
 
+// terms returns the terms to roll out by.
+func (r *rolled) terms() *manifest.Terms {
+	if r.stages == nil {
+		return nil
+	}
+	return &manifest.Terms{Stages: r.stages, Bake: time.Minute, AbortOn: "refusal_rate>0.5"}
+}
+
 func (r *rolled) rollout(text string) (manifest.Result, error) {
 	r.t.Helper()
 	return manifest.Rollout(r.ctx, r.Limiter, plan(r.t, r.Limiter, decodeOne(r.t, text)), manifest.RolloutOptions{
-		Stages: r.stages, Bake: time.Minute, Gate: &r.gate,
+		Terms: r.terms(), Gate: func(_ context.Context, used manifest.Terms) (manifest.Gate, error) {
+			r.used = used
+			return &r.gate, nil
+		},
 	})
 }
 
@@ -156,6 +172,8 @@ func TestRollout(t *testing.T) {
 		}
 	})
 }
+
+var errWait = errors.New("nothing was decided")
 
 var errTooMany = errors.New("too many are refused")
 
@@ -235,9 +253,23 @@ func TestRolloutGoesOn(t *testing.T) {
 				if _, err := r.rollout(former); !errors.As(err, &other) || other.Percent != 50 {
 					t.Errorf("error %v", err)
 				}
+				p := plan(t, r.Limiter, decodeOne(t, tighter))
+				if o := p.Rollout; o == nil || !o.Same || o.Percent != 50 || o.Terms.AbortOn != "refusal_rate>0.5" {
+					t.Errorf("planned: %+v", o)
+				}
+				if o := plan(t, r.Limiter, decodeOne(t, former)).Rollout; o == nil || o.Same {
+					t.Errorf("another version: %+v", o)
+				}
+				if _, err := manifest.Apply(t.Context(), r.Limiter, p, manifest.ApplyOptions{}); !errors.As(err, &other) || !other.Same {
+					t.Errorf("applied at once: %v", err)
+				}
 				if !back {
+					r.stages = nil // by those that are stored
 					_, err := r.rollout(tighter)
 					must(t, err)
+					if used := r.used; !slices.Equal(used.Stages, []int{5, 50}) || used.Bake != time.Minute || used.AbortOn != "refusal_rate>0.5" {
+						t.Errorf("continued by %+v", used)
+					}
 					if rpm, _, _ := r.limits(); rpm != 200 || r.gate.begun != 1 {
 						t.Errorf("%d, %d stages", rpm, r.gate.begun)
 					}
@@ -253,6 +285,54 @@ func TestRolloutGoesOn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An export of what a killed rollout left declares it: applying it leaves each entity the limit that it has.
+func TestExportInRollout(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, r *rolled) {
+		apply(t, r.Limiter, decodeOne(t, former))
+		died := make(chan bool)
+		go func() {
+			defer close(died)
+			r.gate.check = func(bool) error { panic("killed") }
+			defer func() { _ = recover() }()
+			_, _ = r.rollout(tighter)
+		}()
+		<-died
+		time.Sleep(time.Minute) // until the lock expires
+		before, _, _ := r.limits()
+		m, _, err := manifest.Export(t.Context(), r.Limiter, manifest.DefaultName)
+		must(t, err)
+		read := decodeOne(t, string(m.Text()))
+		if p := plan(t, r.Limiter, read); !p.Empty() {
+			t.Errorf("%s\n%+v", m.Text(), p.Changes)
+		}
+		apply(t, r.Limiter, read)
+		if rpm, _, _ := r.limits(); rpm != before || rpm == 0 { // and none is in shadow
+			t.Errorf("%d of 200 entities, before %d", rpm, before)
+		}
+	})
+}
+
+// A stage whose gate has nothing to judge by does not end.
+func TestRolloutWaitsForRequests(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, r *rolled) {
+		apply(t, r.Limiter, decodeOne(t, former))
+		began := time.Now()
+		r.gate.check = func(bool) error {
+			if time.Since(began) < time.Hour {
+				return errWait
+			}
+			return nil
+		}
+		_, err := r.rollout(tighter)
+		must(t, err)
+		if took := time.Since(began); took < time.Hour || took > time.Hour+5*time.Minute {
+			t.Errorf("took %s", took)
+		}
+	})
 }
 
 // No stage begins before the gate lets it, not even the last. Until then, the stage before stays in force and is watched.

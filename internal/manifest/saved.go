@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
@@ -37,12 +38,15 @@ func Save(plans []*Plan) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// Text returns the manifest of the plan.
-func (p *Plan) Text() string { return string(p.manifest.Text()) }
+// Text returns the manifest of the plan, as [Manifest.Source] does.
+func (p *Plan) Text() string { return string(p.manifest.Source()) }
 
-// Of sets the manifest of a plan that was read from JSON.
-func (p *Plan) Of(m *Manifest) *Plan {
+// Of sets the manifest of a plan that was read from JSON, from a program that read the manifest under the given name.
+func (p *Plan) Of(m *Manifest, name string) *Plan {
 	p.manifest = m
+	if len(p.Warnings) > 0 {
+		p.Warnings = strings.Split(m.Located(strings.Join(p.Warnings, "\n"), name), "\n")
+	}
 	return p
 }
 
@@ -52,7 +56,11 @@ func (p *Plan) state() string {
 	fmt.Fprintf(h, "%q %q %v %d\n", p.Namespace, p.Hash, p.CreateNamespace, p.Last.Revision)
 	for i := range p.Changes {
 		c := &p.Changes[i]
-		fmt.Fprintf(h, "%s %q %v %d\n", c.Action, c.key.Scope, c.key.Own, c.before.Version)
+		scope := struct{ Entity, Resource string }{c.key.Entity, c.key.Resource}
+		fmt.Fprintf(h, "%s %q %v %d\n", c.Action, scope, c.key.Own, c.before.Version)
+		if c.key.Plan != "" {
+			fmt.Fprintf(h, "plan %q\n", c.key.Plan)
+		}
 		if c.before.Version > 0 {
 			fmt.Fprintf(h, "%s\n", hash(&c.before))
 		}

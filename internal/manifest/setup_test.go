@@ -4,16 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"go.uber.org/goleak"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/policy/lastgood"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/disk"
@@ -79,12 +82,18 @@ type faulty struct {
 	store.Store
 	commits atomic.Int64
 	reads   atomic.Int64
-	failAt  int64 // 0: never
-	made    bool  // the commit that fails is made
+	written atomic.Int64 // records that decisions depend on
+	failAt  int64        // 0: never
+	made    bool         // the commit that fails is made
 }
 
 func (f *faulty) Commit(ctx context.Context, writes ...store.Write) error {
 	n := f.commits.Add(1)
+	for _, w := range writes {
+		if !w.Check && slices.Contains(lastgood.Kinds, w.Record.Key.Kind) {
+			f.written.Add(1)
+		}
+	}
 	if f.failAt > 0 && n >= f.failAt {
 		if f.made && n == f.failAt {
 			if err := f.Store.Commit(ctx, writes...); err != nil {
@@ -149,7 +158,7 @@ func state(t testing.TB, lim *weir.Limiter) string {
 		must(t, err)
 		for _, r := range page.Items {
 			if e := r.Entity; e != nil {
-				fmt.Fprintf(&b, "%q %q %q %v %v %v", e.ID, e.Name, e.Parent, e.Cascade, e.Metadata, r.Deleting)
+				fmt.Fprintf(&b, "%q %q %q %q %v %v %v", e.ID, e.Name, e.Parent, e.Plan, e.Cascade, e.Metadata, r.Deleting)
 			} else {
 				fmt.Fprintf(&b, "%q %v %q", r.Limits.Scope, r.Limits.Limits, r.Limits.OnUnavailable)
 				if t := r.Limits.NearLimit; t != nil {
@@ -171,4 +180,11 @@ func state(t testing.TB, lim *weir.Limiter) string {
 		fmt.Fprintf(&b, "%s %d %s\n", r.Manifest, r.Revision, r.Hash)
 	}
 	return b.String()
+}
+
+// unscanned is an account whose table is never scanned.
+type unscanned struct{ *dynamotest.Fake }
+
+func (unscanned) Scan(context.Context, *sdk.ScanInput, ...func(*sdk.Options)) (*sdk.ScanOutput, error) {
+	return new(sdk.ScanOutput), nil
 }

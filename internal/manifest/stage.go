@@ -1,10 +1,13 @@
 package manifest
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/manifest/delta"
+	"github.com/weirlimits/weir/store"
 )
 
 // stage is a tightening record that is rolled out in stages.
@@ -21,13 +24,16 @@ type stage struct {
 // stagesOf returns the changes that refuse some requests that nothing refused before, or refuse them earlier.
 // All other changes loosen or cannot be applied in part, and are made at the end.
 func stagesOf(changes []Change, w scopes) (all []stage) {
+	fresh := make(map[string]bool) // plans that no entity names yet
 	for i := range changes {
 		c := &changes[i]
-		to := c.Limits()
-		if len(to) == 0 || c.Action == Adopt {
+		fresh[c.key.Plan] = fresh[c.key.Plan] || c.Action == Create && c.key.isPlan()
+		to := c.Set
+		if len(to) == 0 || c.Action == Adopt || fresh[c.key.Plan] {
 			continue
 		}
-		was := w[c.key.Scope]
+		had := w.records[c.key]
+		was, free := limitsOf(&had), store.Aggregate(c.key.Resource) // free: without limits, nothing is refused
 		if len(was) == 0 {
 			below := w.below(c.key.Scope)
 			if len(below) != 1 { // the limits before differ by resource
@@ -35,7 +41,7 @@ func stagesOf(changes []Change, w scopes) (all []stage) {
 			}
 			was = below[0].limits
 		}
-		if m := movesOf(was, to); len(was) == 0 || m != Tightens && m != Both {
+		if len(was) == 0 && !free || !movesOn(c.key.Resource, was, to).Tightening() {
 			continue
 		}
 		all = append(all, stage{Scope: c.key.Scope, Before: c.before, Was: was, change: c, current: c.before})
@@ -48,19 +54,18 @@ func stagesOf(changes []Change, w scopes) (all []stage) {
 func (s *stage) at(percent int, name string) admin.Declared {
 	to := *s.change.after.Limits
 	to.Limits = staged(s.Was, to.Limits, weir.Enforce(percent))
-	to.OnUnavailable, to.NearLimit = "", nil // cannot be applied in part
-	if b := s.Before.Limits; b != nil {
-		to.OnUnavailable, to.NearLimit = b.OnUnavailable, b.NearLimit
-	}
+	rest := cmp.Or(s.Before.Limits, &admin.ScopedLimits{}) // cannot be applied in part
+	to.OnUnavailable, to.NearLimit, to.Entities = rest.OnUnavailable, rest.NearLimit, rest.Entities
+	to.Group, to.Bounded = rest.Group, rest.Bounded
 	return marked(admin.Declared{Limits: &to}, name)
 }
 
 func staged(was, to []weir.Limit, percent weir.Enforce) []weir.Limit {
 	var out []weir.Limit
 	for _, l := range to {
-		i, known := slices.BinarySearchFunc(was, l, byName)
+		i, known := slices.BinarySearchFunc(was, l, delta.ByName)
 		switch {
-		case known && moveOf(was[i], l) != Tightens && moveOf(was[i], l) != Both: // at the end
+		case known && !delta.OfLimit(was[i], l).Tightening(): // at the end
 			l = was[i]
 		case l.Enforce != weir.EnforceOn: // rolled out by hand
 		case !known || was[i].Enforce == weir.EnforceShadow: // it refused no entity
@@ -73,9 +78,9 @@ func staged(was, to []weir.Limit, percent weir.Enforce) []weir.Limit {
 		out = append(out, l)
 	}
 	for _, l := range was {
-		if _, stays := slices.BinarySearchFunc(to, l, byName); !stays {
+		if _, stays := slices.BinarySearchFunc(to, l, delta.ByName); !stays {
 			out = append(out, l)
 		}
 	}
-	return sorted(out)
+	return delta.Sorted(out)
 }

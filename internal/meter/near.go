@@ -49,7 +49,7 @@ type nearKey struct {
 
 // sent is an event that was sent and must not be repeated.
 type sent struct {
-	percent    int   // the threshold; 0 for a refusal
+	percent    int   // the threshold, as of usageOf; 0 for a refusal
 	start, end int64 // of the window, in nanoseconds since the epoch of limits' clocks
 }
 
@@ -57,7 +57,7 @@ func (t sent) length() int64 { return t.end - t.start }
 
 // nearLook is one look at a limit.
 type nearLook struct {
-	thresholds []int
+	thresholds []int     // nil for the default
 	at         time.Time // the store's time
 	now        int64     // the same
 	shadow     bool
@@ -83,34 +83,79 @@ func percentOf(used, burst int64) int {
 // look sends the events that are due for a limit.
 func (n *near) look(ctx context.Context, namespace string, b store.Bucket, lv *store.Level, o *nearLook) {
 	lim := lv.Limit
-	p := clock.Params{Amount: lim.Amount, Period: int64(lim.Period), Burst: lim.Burst}
-	used := clock.Outstanding(lv.Level, p.Clock(o.now))
-	high := percentOf(used, lim.Burst)
-	low := percentOf(min(used, used-o.moved), lim.Burst)
-	window := max(lim.Period, time.Minute)
-	d := n.see(nearKey{b, lim.Name, lim.Override}, o, windowAt(o.now, window), low, high)
+	use := usageOf(lv, o)
+	d := n.see(nearKey{b, lim.Name, lim.Override}, o, &use)
 	if d == 0 {
 		return
 	}
 	e := Event{
 		Namespace: namespace, Entity: b.Entity, Resource: b.Resource, Limit: lim.Name, Override: lim.Override,
-		Shadow: o.shadow,
-		Kind:   Threshold, Used: (max(used, 0) + 999) / 1000, Of: lim.Burst / 1000, At: o.at,
-		WindowStart: clock.Time(windowAt(o.now, window).start), WindowLength: window,
+		Shadow: o.shadow, Kind: Threshold, Used: use.used, Of: use.of, Left: use.left, At: o.at,
+		WindowStart: clock.Time(use.window.start), WindowLength: time.Duration(use.window.length()),
 	}
-	for i, t := range o.thresholds {
+	for i, t := range use.thresholds {
 		if d&(1<<i) != 0 {
-			e.Percent = t
-			e.ID = e.id(b.Namespace)
+			e.Percent = max(t, 0)
+			e.ID = e.id(b.Namespace, t)
 			n.tell(ctx, e)
 		}
 	}
 	if d&refusalDue != 0 {
-		e.Kind, e.Percent = Refusal, high
+		e.Kind, e.Percent = Refusal, max(use.high, 0)
 		e.WindowStart, e.WindowLength = clock.Time(windowAt(o.now, refusedEvery).start), refusedEvery
-		e.ID = e.id(b.Namespace)
+		e.ID = e.id(b.Namespace, 0)
 		n.tell(ctx, e)
 	}
+}
+
+// usage is how much of a limit is used at a look.
+type usage struct {
+	thresholds     []int
+	high, low      int   // what is used now, and the lower of what is and was just before, in terms of thresholds
+	window         sent  // in which an event is sent once
+	anew           bool  // each window has its own events, also if usage never fell
+	used, of, left int64 // tokens
+}
+
+// usageOf returns how much of a limit is used. Thresholds are percentages of the burst. A balance has none: it has one
+// threshold if the debit brought it below a power of ten, which is -1 less the digits of what is left.
+func usageOf(lv *store.Level, o *nearLook) (u usage) {
+	l, p := lv.Limit, lv.Limit.Params()
+	if u.thresholds = o.thresholds; u.thresholds == nil {
+		u.thresholds = defaultThresholds[p.Kind()]
+	}
+	used := clock.Outstanding(lv.Level, p.Clock(o.now))
+	switch p.Kind() {
+	case clock.Credits:
+		u.window, u.left = windowAt(o.now, refusedEvery), clock.MulDivFloor(-lv.Level, 1, 1000)
+		digits, before := digitsOf(u.left), digitsOf((-lv.Level+o.moved)/1000)
+		if u.high, u.low = -1-digits, -1-max(before, digits); u.low == u.high || len(u.thresholds) == 0 {
+			u.thresholds = nil
+			return u
+		}
+		u.thresholds, u.of = []int{u.high}, 1
+		for range digits {
+			u.of *= 10
+		}
+		return u
+	case clock.Quota:
+		u.anew = true
+		u.window.start, u.window.end = l.Window.Bounds(o.now)
+	case clock.Rate, clock.Slots:
+		u.window = windowAt(o.now, max(l.Period, time.Minute))
+	}
+	u.high, u.low = percentOf(used, l.Burst), percentOf(min(used, used-o.moved), l.Burst)
+	u.used, u.of = (used+999)/1000, l.Burst/1000
+	u.left = u.of - u.used
+	return u
+}
+
+// digitsOf returns the number of digits of a number of tokens; 0 if there are none.
+func digitsOf(tokens int64) (n int) {
+	for ; tokens > 0; tokens /= 10 {
+		n++
+	}
+	return n
 }
 
 // windowAt returns the window of the given length that contains now.
@@ -122,12 +167,11 @@ func windowAt(now int64, length time.Duration) sent {
 	return sent{start: start, end: start + int64(length)}
 }
 
-// see returns the events that are due for a limit, and remembers them as sent. high is the used percentage now, low the
-// lower of the percentages just before and after. A limit whose period has changed has windows of its own; overrides,
-// which may differ from request to request, do not.
-func (n *near) see(k nearKey, o *nearLook, window sent, low, high int) (d due) {
+// see returns the events that are due for a limit, and remembers them as sent. A limit whose period has changed has
+// windows of its own; overrides, which may differ from request to request, do not.
+func (n *near) see(k nearKey, o *nearLook, u *usage) (d due) {
 	s := &n.shards[maphash.Comparable(n.seed, k)%nearShards]
-	quiet := !o.refused && (len(o.thresholds) == 0 || high < o.thresholds[0])
+	quiet := !o.refused && (len(u.thresholds) == 0 || u.high < u.thresholds[0])
 	if quiet && s.size.Load() == 0 {
 		return 0
 	}
@@ -137,14 +181,15 @@ func (n *near) see(k nearKey, o *nearLook, window sent, low, high int) (d due) {
 	if quiet && !known {
 		return 0
 	}
-	for i, t := range o.thresholds {
+	for i, t := range u.thresholds {
 		at := slices.IndexFunc(has, func(h sent) bool { return h.percent == t })
-		if at >= 0 && low < t && (has[at].start < window.start || !k.override && has[at].length() != window.length()) {
+		if at >= 0 && (u.anew || u.low < t) && (has[at].start < u.window.start ||
+			!k.override && has[at].length() != u.window.length()) {
 			has = slices.Delete(has, at, at+1)
 			at = -1
 		}
-		if at < 0 && high >= t {
-			has = append(has, sent{t, window.start, window.end})
+		if at < 0 && u.high >= t {
+			has = append(has, sent{t, u.window.start, u.window.end})
 			d |= 1 << i
 		}
 	}
@@ -216,31 +261,30 @@ type Event struct {
 	Namespace, Entity, Resource string
 	Limit                       string
 	Override, Shadow            bool
-	Kind                        string // Threshold or Refusal
+	Kind                        Kind
 	Percent                     int
-	Used, Of                    int64 // tokens
+	Used, Of, Left              int64 // tokens; of a balance, Of is the power of ten that Left fell below
 	WindowStart                 time.Time
 	WindowLength                time.Duration
 	At                          time.Time
 }
 
+// Kind is the kind of an event.
+type Kind string
+
 // Kinds of events.
 const (
-	Threshold = "threshold"
-	Refusal   = "refused"
+	Threshold Kind = "threshold"
+	Refusal   Kind = "refused"
 )
 
 // MaxThresholds is the maximum number of thresholds.
 const MaxThresholds = 8
 
 // id returns the event's ID for receivers. Ids of entities and limits contain no zero byte.
-func (e *Event) id(space string) string {
-	percent := e.Percent
-	if e.Kind == Refusal {
-		percent = 0
-	}
+func (e *Event) id(space string, threshold int) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{
-		space, e.Entity, e.Resource, e.Limit, strconv.FormatBool(e.Override), e.Kind, strconv.Itoa(percent),
+		space, e.Entity, e.Resource, e.Limit, strconv.FormatBool(e.Override), string(e.Kind), strconv.Itoa(threshold),
 		strconv.FormatInt(e.WindowStart.UnixNano(), 10), strconv.FormatInt(int64(e.WindowLength), 10),
 	}, "\x00")))
 	return hex.EncodeToString(sum[:16])

@@ -19,10 +19,11 @@ func TestNearForgets(t *testing.T) {
 	n := newNear(func(context.Context, Event) {})
 	const fit = nearShards * maxNear
 	const all = fit + fit/4
-	o := nearLook{thresholds: []int{80}}
+	var o nearLook
 	tell := func(i int) bool {
 		window := sent{start: int64(i), end: int64(i + 1)} // each window is later than those before
-		return n.see(nearKey{bucket: store.Bucket{Entity: fmt.Sprint(i)}, limit: "tpm"}, &o, window, 0, 90) != 0
+		return n.see(nearKey{bucket: store.Bucket{Entity: fmt.Sprint(i)}, limit: "tpm"}, &o,
+			&usage{thresholds: []int{80}, window: window, high: 90}) != 0
 	}
 	for i := range all {
 		if !tell(i) {
@@ -46,7 +47,7 @@ func TestNearModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := newNear(func(context.Context, Event) {})
 		ts := []int{rapid.IntRange(1, 50).Draw(rt, "low"), rapid.IntRange(51, 100).Draw(rt, "high")}
-		o := nearLook{thresholds: ts}
+		var o nearLook
 		type look struct {
 			window    int64
 			low, high int
@@ -72,7 +73,9 @@ func TestNearModel(t *testing.T) {
 					fired[p] = i
 				}
 			}
-			got := n.see(nearKey{limit: "tpm"}, &o, sent{start: l.window, end: l.window + 1}, l.low, l.high)
+			got := n.see(nearKey{limit: "tpm"}, &o, &usage{
+				thresholds: ts, window: sent{start: l.window, end: l.window + 1}, low: l.low, high: l.high,
+			})
 			if got != want {
 				rt.Fatalf("thresholds %v, looks %v: sent %b, want %b", ts, looks, got, want)
 			}
@@ -104,6 +107,34 @@ func TestWindowAt(t *testing.T) {
 	}
 }
 
+// Events of a quota come once per window of the calendar, not per minute, also if a debt fills the next window.
+func TestNearQuota(t *testing.T) {
+	t.Parallel()
+	var events []Event
+	n := newNear(func(_ context.Context, e Event) { events = append(events, e) })
+	month := &store.Limit{Name: "usd", Amount: 1000, Burst: 1000}
+	if err := month.Window.UnmarshalText([]byte("month@Europe/Berlin")); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Date(2026, time.October, 31, 23, 0, 0, 0, time.UTC)
+	for i := range 10 {
+		at := begin.Add(time.Duration(i) * 10 * 24 * time.Hour / 3) // a month, and a second one from the tenth on
+		now := clock.Nanos(at)
+		lv := store.Level{Limit: month, Level: month.Params().Clock(now) + 900}
+		n.look(t.Context(), "default", store.Bucket{Entity: "e"}, &lv, &nearLook{at: at, now: now, moved: 1})
+	}
+	if len(events) != 4 {
+		t.Fatalf("%+v", events)
+	}
+	for i, percent := range []int{50, 80, 50, 80} { // 100 is not reached
+		e, start := &events[i], begin.Add(time.Duration(i/2)*30*24*time.Hour)
+		length := time.Duration(30+i/2) * 24 * time.Hour
+		if e.Percent != percent || !e.WindowStart.Equal(start) || e.WindowLength != length || e.ID == events[(i+2)%4].ID {
+			t.Errorf("%+v, want %d %% from %s for %s", e, percent, start, length)
+		}
+	}
+}
+
 func TestPercentOf(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -122,5 +153,19 @@ func TestPercentOf(t *testing.T) {
 		if got := percentOf(c.used, c.burst); got != c.want {
 			t.Errorf("%d of %d are %d%%, want %d%%", c.used, c.burst, got, c.want)
 		}
+	}
+}
+
+// Slots are reported when they refuse.
+func TestNearSlots(t *testing.T) {
+	t.Parallel()
+	var events []Event
+	n := newNear(func(_ context.Context, e Event) { events = append(events, e) })
+	lv := store.Level{Limit: store.Slots("parallel", 5000, time.Minute), Level: 5000, Refused: true}
+	for _, refused := range []bool{false, true, true} {
+		n.look(t.Context(), "default", store.Bucket{Entity: "e"}, &lv, &nearLook{refused: refused})
+	}
+	if len(events) != 1 || events[0].Kind != Refusal {
+		t.Errorf("%+v", events)
 	}
 }

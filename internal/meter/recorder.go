@@ -65,12 +65,13 @@ type Decision struct {
 	store.Outcome
 }
 
-var defaultThresholds = []int{80, 95, 100}
+// defaultThresholds are the percentages by the kind of limit; for a balance, that there are any. Slots are used up time
+// and again: only their refusals are reported.
+var defaultThresholds = [...][]int{
+	clock.Rate: {80, 95, 100}, clock.Quota: {50, 80, 100}, clock.Credits: {0}, clock.Slots: {},
+}
 
 func (d *Decision) look() nearLook {
-	if d.Thresholds == nil {
-		d.Thresholds = defaultThresholds
-	}
 	return nearLook{thresholds: d.Thresholds, at: d.At, now: clock.Nanos(d.At)}
 }
 

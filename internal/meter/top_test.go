@@ -50,7 +50,7 @@ func TestTop(t *testing.T) {
 			all = append(all, store.UsageRecord{
 				Start: from.Add(time.Duration(rapid.IntRange(-1, 6).Draw(t, "hour")) * time.Hour),
 				ID:    rapid.SampledFrom([]string{"a", "a#b", "a/b", "b", "c", "é"}).Draw(t, "id"),
-				Sub:   rapid.SampledFrom([]string{"r", "s"}).Draw(t, "sub"),
+				Sub:   rapid.SampledFrom([]string{"r", "s", store.Total, store.GroupPrefix + "g"}).Draw(t, "sub"),
 				Counts: []store.LimitFigures{
 					{Figures: store.Figures{Requests: rapid.Int64Range(1, 9).Draw(t, "requests")}},
 					{Limit: "tpm", Figures: store.Figures{Debited: rapid.Int64Range(1, 9).Draw(t, "amount"), Returned: 1}},
@@ -64,12 +64,13 @@ func TestTop(t *testing.T) {
 		all = slices.CompactFunc(all, func(a, b store.UsageRecord) bool { return order(a, b) == 0 })
 		q := store.UsageQuery{
 			Namespace: "n", Of: store.OfBucket, Window: store.Hourly, From: from, To: from.Add(5 * time.Hour),
-			Sub: rapid.SampledFrom([]string{"", "s"}).Draw(t, "only"), Max: rapid.IntRange(1, 7).Draw(t, "max"),
+			Sub: rapid.SampledFrom([]string{"", "s", store.Total}).Draw(t, "only"), Max: rapid.IntRange(1, 7).Draw(t, "max"),
 		}
 		limit := rapid.SampledFrom([]string{"", "tpm", "none"}).Draw(t, "limit")
 		sums := make(map[string]int64)
 		for _, r := range all {
-			if r.Start.Before(q.From) || !r.Start.Before(q.To) || q.Sub != "" && r.Sub != q.Sub || limit == "none" {
+			if r.Start.Before(q.From) || !r.Start.Before(q.To) || q.Sub != "" && r.Sub != q.Sub || limit == "none" ||
+				q.Sub == "" && store.Aggregate(r.Sub) {
 				continue
 			}
 			if sums[r.ID] += r.Counts[0].Requests; limit == "tpm" {
@@ -79,8 +80,11 @@ func TestTop(t *testing.T) {
 		want := slices.SortedFunc(maps.Keys(sums), func(a, b string) int {
 			return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b))
 		})
+		out := rapid.SampledFrom([]string{"none", "a", "b"}).Draw(t, "left out")
+		want = slices.DeleteFunc(want, func(id string) bool { return id == out })
 		want = want[:min(q.Max, len(want))]
-		top, err := meter.Top(t.Context(), lister(t, all, rapid.IntRange(1, 8).Draw(t, "page")), q, limit)
+		leave := func(id string) (bool, error) { return id == out, nil }
+		top, err := meter.Top(t.Context(), lister(t, all, rapid.IntRange(1, 8).Draw(t, "page")), q, limit, leave)
 		if err != nil {
 			t.Fatal(err)
 		}

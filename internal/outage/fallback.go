@@ -4,6 +4,10 @@ package outage
 
 import (
 	"context"
+	"errors"
+	"hash/maphash"
+	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,10 +21,30 @@ type Cause string
 
 // The reasons why the store did not make a decision.
 const (
+	CauseNone    Cause = ""        // it made it
 	CauseTimeout Cause = "timeout" // it did not answer in time
 	CauseError   Cause = "error"   // it failed
 	CauseOpen    Cause = "open"    // it was not called
 )
+
+// CauseOf returns the cause of an error; CauseNone of nil.
+func CauseOf(err error) Cause {
+	switch {
+	case err == nil:
+		return CauseNone
+	case errors.Is(err, ErrOpen):
+		return CauseOpen
+	case errors.Is(err, context.DeadlineExceeded):
+		return CauseTimeout
+	}
+	return CauseError
+}
+
+// ErrOpen reports that the store was not called.
+var ErrOpen = &store.Error{
+	Op: "take", Err: errors.New("the store was not called because it has not answered lately"),
+	Hint: "the store is called once every Config.Cooldown until it answers",
+}
 
 // Config configures a [Fallback].
 type Config struct {
@@ -29,20 +53,25 @@ type Config struct {
 	Settle       func(context.Context, store.Settle) (store.Outcome, error) // of the store
 	Keep         bool                                                       // keep shares from the start; see Want
 	Cooldown     time.Duration                                              // negative: the store is always called
-	DecideWithin time.Duration                                              // of a decision
+	DecideWithin func() time.Duration                                       // of a decision, now
 	StoreTimeout time.Duration                                              // of a call
 	Changed      func(state string)                                         // called when the breaker changes; optional
+	Held         func(b store.Bucket, limit string) int64                   // see share.Shares; optional
 }
 
 // Fallback answers without the store. A nil Fallback is that of a store in the process, which always answers. It is
 // safe for concurrent use.
 type Fallback struct {
 	cfg     Config
+	now     func() time.Time // by which shares issue tokens; setting the machine's clock does not change it
+	seed    maphash.Seed
 	breaker *breaker.Breaker // nil if the store is always called
 	shares  *share.Shares
 	debts   debts
 	wanted  atomic.Bool
 	begins  atomic.Bool // the store has decided nothing yet, so what other processes have spent is unknown
+
+	lastAnswer atomic.Int64 // when the store has last decided, in nanoseconds since loaded
 
 	openings, admitted, refused atomic.Uint64
 	timedOut, failed, notCalled atomic.Uint64
@@ -50,18 +79,23 @@ type Fallback struct {
 
 // New returns a fallback. Until the store answers for the first time, shares begin with one token.
 func New(cfg Config) *Fallback {
-	f := &Fallback{cfg: cfg, shares: share.New(cfg.Entries)}
+	start := time.Now()
+	f := &Fallback{cfg: cfg, seed: maphash.MakeSeed(), shares: share.New(cfg.Entries)}
+	f.now = func() time.Time { return start.Add(time.Since(start)) }
+	f.shares.Held = cfg.Held
 	f.debts.of = make(map[store.Bucket]*debt)
-	f.shares.Begin(time.Now())
+	f.shares.Begin(start)
+	f.shares.Away(start)
 	f.begins.Store(true)
+	f.lastAnswer.Store(math.MinInt64)
 	f.wanted.Store(cfg.Keep)
 	if cfg.Cooldown < 0 {
 		return f
 	}
 	stopped := false // a failed probe is not a new opening
 	f.breaker = breaker.New(breaker.Config{
-		Cooldown: cfg.Cooldown, Window: 2 * time.Second, Calls: 10, Silence: 4 * cfg.DecideWithin,
-		Slow: cfg.DecideWithin, Probe: cfg.StoreTimeout,
+		Cooldown: cfg.Cooldown, Window: 2 * time.Second, Calls: 10, Probe: cfg.StoreTimeout,
+		Silence: func() time.Duration { return 4 * cfg.DecideWithin() },
 		Changed: func(s breaker.State) {
 			if s == breaker.Open && !stopped {
 				f.openings.Add(1)
@@ -75,42 +109,17 @@ func New(cfg Config) *Fallback {
 	return f
 }
 
-// Call is a decision that calls the store.
-type Call struct{ call breaker.Call }
-
-// Result is the outcome of a call.
-type Result = breaker.Result
-
-// Results of a call.
-const (
-	Succeeded = breaker.Succeeded
-	Failed    = breaker.Failed
-	Unknown   = breaker.Unknown // it means nothing for the store
-)
-
-// Begin reports whether to call the store. If so, the caller must call End exactly once.
-func (f *Fallback) Begin() (c Call, ok bool) {
-	if f == nil || f.breaker == nil {
-		return c, true
-	}
-	c.call, ok = f.breaker.Begin()
-	return c, ok
-}
-
-// End reports the result of a call.
-func (f *Fallback) End(c Call, r Result) {
-	if f != nil && f.breaker != nil {
-		c.call.Done(r)
-	}
-}
-
 // Down reports whether the store is not called, or only probed.
 func (f *Fallback) Down() bool {
 	return f != nil && f.breaker != nil && f.breaker.State() != breaker.Closed
 }
 
-// Without counts a decision without the store.
-func (f *Fallback) Without(c Cause) {
+// Without counts a decision without the store. If a call failed, the store was away when it began, unless the failure
+// concerns one key.
+func (f *Fallback) Without(c Cause, of store.Extent) {
+	if f != nil && c != CauseOpen && of != store.ExtentKey {
+		f.shares.Away(f.now().Add(-f.cfg.DecideWithin()))
+	}
 	switch {
 	case f == nil:
 	case c == CauseTimeout:
@@ -140,7 +149,7 @@ func (f *Fallback) Warm(debits []store.Debit, out *store.Outcome) {
 	if !f.wanted.Load() {
 		return
 	}
-	f.answered()
+	f.answered(debits)
 	if n := len(out.Levels); n > 0 { // a settle may return fewer
 		for i := range debits {
 			n -= len(debits[i].Charges)
@@ -149,15 +158,19 @@ func (f *Fallback) Warm(debits []store.Debit, out *store.Outcome) {
 			return
 		}
 	}
-	f.shares.Warm(debits, out, f.instances(), time.Now())
+	f.shares.Warm(debits, out, f.instances(), f.now())
 }
 
 // Take decides over the shares of one of n processes, and owes the store what it admits, apart from charges in shadow
-// that do not fit. If there is no room for the shares, ok is false.
-func (f *Fallback) Take(debits []store.Debit) (out store.Outcome, n int, ok bool) {
+// that do not fit. The store failed to the given extent: for these buckets alone, or for others, too. If there is no
+// room for the shares, ok is false.
+func (f *Fallback) Take(debits []store.Debit, of store.Extent) (out store.Outcome, n int, ok bool) {
 	f.Want()
 	n = f.instances()
-	if out, ok = f.shares.Take(debits, n, time.Now()); !ok {
+	if of == store.ExtentKey {
+		f.shares.AwayFrom(debits, f.now().Add(-f.cfg.DecideWithin()))
+	}
+	if out, ok = f.shares.Take(debits, n, f.now()); !ok {
 		return out, n, false
 	}
 	if !out.Allowed {
@@ -168,33 +181,40 @@ func (f *Fallback) Take(debits []store.Debit) (out store.Outcome, n int, ok bool
 	return out, n, true
 }
 
-// Settle changes what a lease of a share holds. If the share is elsewhere, in another process or one that has ended,
-// nothing is given back: it may have been already.
-func (f *Fallback) Settle(debits []store.Debit, elsewhere bool) store.Outcome {
+// Settle changes what a lease of a share holds, which was debited at since. If the share is elsewhere, in another
+// process or one that has ended, nothing is given back: it may have been already. The levels show only what a limit's
+// MaxDebt left out; there is one for each charge.
+func (f *Fallback) Settle(debits []store.Debit, since time.Time, elsewhere bool) store.Outcome {
 	out := store.Outcome{Allowed: true, At: time.Now()}
 	if f == nil { // the lease comes from a process with another store
 		return out
 	}
+	out.At = f.now()
 	if elsewhere {
 		debits = added(debits)
 	}
-	f.shares.Settle(debits, f.instances(), out.At)
-	f.owe(debits, nil)
+	changed := f.shares.Settle(debits, f.instances(), since, out.At)
+	f.owe(changed, nil)
+	for i := range debits {
+		for j, c := range debits[i].Charges {
+			level := store.Level{Limit: c.Limit}
+			if c.Amount > 0 {
+				level.Left = c.Amount - changed[i].Charges[j].Amount
+			}
+			out.Levels = append(out.Levels, level)
+		}
+	}
 	return out
 }
 
-// added returns the positive charges of the debits.
+// added returns the debits with 0 in place of negative amounts.
 func added(debits []store.Debit) []store.Debit {
-	var all []store.Debit
-	for _, d := range debits {
-		var cs []store.Charge
-		for _, c := range d.Charges {
-			if c.Amount > 0 {
-				cs = append(cs, c)
-			}
-		}
-		if d.Charges = cs; len(cs) > 0 {
-			all = append(all, d)
+	all := slices.Clone(debits)
+	for i := range all {
+		all[i].Charges = slices.Clone(all[i].Charges)
+		for j := range all[i].Charges {
+			c := &all[i].Charges[j]
+			c.Amount = max(0, c.Amount)
 		}
 	}
 	return all

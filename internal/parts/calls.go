@@ -20,12 +20,20 @@ type calls struct {
 	inProcess bool        // the store never waits, so nothing is bounded
 	timeout   time.Duration
 	observe   Observe // optional
+	trips     *Trips
+	ready     *Ready
+	quota     *Quota // optional
+	slots     *Slots
 }
 
 // Bound returns the store with each call bounded and reported, and the same as a [store.Usage]; nil if it is none. A
-// nil observe is none.
-func Bound(st store.Store, timeout time.Duration, observe Observe) (store.Store, store.Usage) {
-	c := &calls{Store: st, timeout: timeout, observe: observe}
+// nil observe is none. Unless the store never waits, p.Trips measures it. Its takes are reported to p.Ready. p.Quota
+// bounds the buckets that calls create; nil is none. Bound sets p.Slots, which counts the slots of answered calls.
+func Bound(st store.Store, timeout time.Duration, observe Observe, p *Parts) (store.Store, store.Usage) {
+	p.Slots = new(Slots)
+	c := &calls{
+		Store: st, timeout: timeout, observe: observe, trips: p.Trips, ready: p.Ready, quota: p.Quota, slots: p.Slots,
+	}
 	_, c.inProcess = st.(store.InProcess)
 	if c.usage, _ = st.(store.Usage); c.usage == nil {
 		return c, nil
@@ -45,7 +53,7 @@ type call struct {
 
 func (c *calls) begin(ctx context.Context, op string) call {
 	k := call{calls: c, op: op, caller: ctx, bounded: ctx}
-	if c.observe != nil {
+	if c.timed() {
 		k.began = time.Now()
 	}
 	if until, ok := ctx.Deadline(); !c.inProcess && !(ok && time.Until(until) <= c.timeout) {
@@ -59,8 +67,8 @@ func (k *call) end(err error) error {
 	if k.cancel != nil {
 		k.cancel()
 	}
-	if k.observe != nil {
-		k.observe(k.caller, k.op, time.Since(k.began), err)
+	if k.timed() {
+		k.ended(k.caller, k.op, k.began, err)
 	}
 	switch {
 	case err == nil:
@@ -68,27 +76,72 @@ func (k *call) end(err error) error {
 	case k.caller.Err() != nil:
 		return fmt.Errorf("%s: %w", k.op, k.caller.Err())
 	case errors.Is(err, context.DeadlineExceeded):
-		return &store.Error{Op: k.op, Err: err, Hint: "the store did not answer within Config.StoreTimeout"}
+		hint := "the store did not answer within the time for a call, Config.StoreTimeout of the library"
+		return &store.Error{Op: k.op, Err: err, Hint: hint}
 	}
 	return err
 }
 
 // Take implements [store.Store].
 func (c *calls) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
-	if c.observe == nil {
-		return c.Store.Take(ctx, t)
+	if err := c.quota.enter(ctx, t.Debits, false, c.Peek); err != nil {
+		return store.Outcome{}, err
 	}
-	began := time.Now()
+	var began time.Time
+	if c.timed() {
+		began = time.Now()
+	}
 	out, err := c.Store.Take(ctx, t)
-	c.observe(ctx, "take", time.Since(began), err)
+	c.quota.left(t.Debits, false, out, err)
+	c.slots.count(t.Debits, out.Levels)
+	c.ready.took(t.Debits, out.Allowed, err)
+	if c.timed() {
+		c.ended(ctx, "take", began, err)
+	}
 	return out, err
+}
+
+// timed reports whether the duration of calls is measured.
+func (c *calls) timed() bool { return !c.inProcess || c.observe != nil }
+
+// ended reports and measures a call.
+func (c *calls) ended(ctx context.Context, op string, began time.Time, err error) {
+	now := time.Now()
+	took := now.Sub(began)
+	if c.observe != nil {
+		c.observe(ctx, op, took, err)
+	}
+	if !c.inProcess && err == nil && (op == "take" || op == "get") {
+		c.trips.observe(now, took)
+	}
 }
 
 // Settle implements [store.Store].
 func (c *calls) Settle(ctx context.Context, s store.Settle) (store.Outcome, error) {
+	if err := c.quota.remember(ctx, &s); err != nil {
+		return store.Outcome{}, err
+	}
+	if err := c.quota.enter(ctx, s.Debits, true, c.Peek); err != nil {
+		return store.Outcome{}, err
+	}
 	k := c.begin(ctx, "settle")
 	out, err := c.Store.Settle(k.bounded, s)
+	c.quota.left(s.Debits, true, out, err)
+	c.slots.count(s.Debits, out.Levels)
 	return out, k.end(err)
+}
+
+// Credit implements [store.Store].
+func (c *calls) Credit(ctx context.Context, t store.Credit) (store.Credited, error) {
+	k := c.begin(ctx, "credit")
+	out, err := c.Store.Credit(k.bounded, t)
+	return out, k.end(err)
+}
+
+// ForgetCredits implements [store.Store].
+func (c *calls) ForgetCredits(ctx context.Context, b store.Bucket, limit string) error {
+	k := c.begin(ctx, "forget")
+	return k.end(c.Store.ForgetCredits(k.bounded, b, limit))
 }
 
 // Peek implements [store.Store].

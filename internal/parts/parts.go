@@ -4,6 +4,7 @@ package parts
 import (
 	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/internal/outage"
+	"github.com/weirlimits/weir/internal/parts/holds"
 	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
@@ -14,7 +15,14 @@ type Parts struct {
 	Usage    store.Usage       // the same store; nil if it keeps no usage
 	Policies *policy.Namespace // resolves and changes the limits of the limiter's namespace
 	Outage   *outage.Fallback  // decides without the store; nil for a store in the process
+	Holds    *holds.Holds      // renews slots
 	Meter    *meter.Recorder   // counts and reports decisions
+	Trips    *Trips            // measures the store
+	Slots    *Slots            // counts slots that are taken and given back
+	Ready    *Ready            // whether the store accepts writes
+	Gate     *Gate             // is passed by each decision in the store
+	Quota    *Quota            // bounds the live buckets of each namespace
+	Within   *Within           // how long a decision may take
 }
 
 // Handle is embedded in a limiter and leads to its parts.

@@ -1,35 +1,92 @@
 package policy
 
 import (
+	"github.com/weirlimits/weir/internal/clock/calendar"
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
 // catalogRecord is a record of the catalog, decoded.
 type catalogRecord struct {
-	exists        bool
-	version       uint64 // for one removed through this process, a version that no older write can have
-	entity        record.Entity
-	limits        []store.Limit
-	enforce       []record.Enforce // of the limits; nil if all are enforced
-	former        []store.Limit    // the limits for entities outside a percentage; nil if no limit has a former rate
-	single        *store.Charge    // see singleCharge
-	source        Source
-	manifest      string // the manifest that declares the limits
-	onUnavailable Mode
-	nearLimit     []int
-	namespace     record.Namespace
-	epoch         uint64
+	exists    bool
+	version   uint64 // for one removed through this process, a version that no older write can have
+	entity    record.Entity
+	source    Source
+	manifest  string // the manifest that declares the limits
+	group     string // of a resource
+	nearLimit []int
+	namespace record.Namespace
+	epoch     uint64
+
+	settings
+	limitSet
+	course *course // nil if the limits neither begin nor end
 
 	// While the store answers, decisions use no record for which one of these is set.
 	noted      bool // made from what was written through this process
 	unreadable bool // not written by weir, or written by a newer version
 }
 
+// settings are stored with limits; known only in the system's record.
+type settings struct {
+	onUnavailable Mode
+	known         bool // only entities that were created may be requested
+	plans         bool // the namespace has had plans
+	totals        bool // totals may have limits
+	phases        bool // the namespace has had limits that begin or end
+}
+
+// limitSet is the limits of a scope, and what they have besides what the store knows of them.
+type limitSet struct {
+	limits  []store.Limit
+	single  *store.Charge    // see singleCharge
+	enforce []record.Enforce // nil if all are enforced
+	terms   []record.Terms   // nil if all are the default
+	former  []store.Limit    // the limits for entities outside a percentage; nil if no limit has a former rate
+}
+
+// course is what the limits of a scope are in the course of time.
+type course struct {
+	stages []stage
+	// Of a record as it is at a time: how many of its stages have begun after the first, and when this one began and
+	// ends; 0 for never.
+	passed      int
+	last, until int64
+	next        calendar.Instant // until, as it is written
+}
+
+// stage is the limits of a scope from a time on.
+type stage struct {
+	from int64
+	at   calendar.Instant
+	limitSet
+}
+
+// at returns the record as it is at a time, in nanoseconds since the clock's epoch.
+func (rec *catalogRecord) at(now int64) *catalogRecord {
+	if rec.course == nil {
+		return rec
+	}
+	is, c := *rec, course{stages: rec.course.stages}
+	for i := range c.stages {
+		st := &c.stages[i]
+		if st.from > now {
+			c.until, c.next = st.from, st.at
+			break
+		}
+		if is.limitSet = st.limitSet; i > 0 {
+			c.passed, c.last = i, st.from
+		}
+	}
+	is.course = &c
+	return &is
+}
+
 // cached reports whether records of a kind are cached: those that decisions depend on.
 func cached(k store.Kind) bool {
 	switch k {
-	case store.KindEntity, store.KindEntityLimits, store.KindResourceLimits, store.KindSystem, store.KindNamespace:
+	case store.KindEntity, store.KindEntityLimits, store.KindPlanLimits, store.KindResourceLimits, store.KindSystem,
+		store.KindNamespace:
 		return true
 	default:
 		return false
@@ -37,7 +94,12 @@ func cached(k store.Kind) bool {
 }
 
 // good reports whether decisions may use the record while the store answers.
-func (rec catalogRecord) good() bool { return !rec.noted && !rec.unreadable }
+func (rec *catalogRecord) good() bool { return !rec.noted && !rec.unreadable }
+
+// created reports whether the record is that of an entity that was created. One that cannot be read is.
+func (rec *catalogRecord) created() bool {
+	return rec.exists && (rec.unreadable || !rec.entity.Created.IsZero())
+}
 
 // charged returns the parent that is charged, too, or "".
 func (rec *catalogRecord) charged() string {
@@ -74,7 +136,6 @@ func decode(k store.Key, r store.Record) (rec catalogRecord, err error) {
 	if err != nil {
 		return catalogRecord{exists: true, version: r.Version, unreadable: true}, err
 	}
-	rec.single = singleCharge(rec.limits)
 	return rec, nil
 }
 
@@ -84,35 +145,59 @@ func (rec *catalogRecord) decodeLimits(k store.Key, r store.Record) error {
 	if err := record.Decode(r, &lr); err != nil {
 		return err
 	}
-	rec.onUnavailable, rec.nearLimit = Mode(lr.OnUnavailable), lr.NearLimit
-	for _, l := range lr.Limits {
-		valid, bad := l.Validate()
-		if bad != nil {
-			return record.Unreadable(r, bad)
-		}
-		rec.limits = append(rec.limits, valid.Stored(false))
-		if valid.Enforce != record.EnforceOn && rec.enforce == nil {
-			rec.enforce = make([]record.Enforce, len(lr.Limits))
-		}
-		if rec.enforce != nil {
-			rec.enforce[len(rec.limits)-1] = valid.Enforce
-		}
-		if valid.Former != (record.Rate{}) {
-			if rec.former == nil {
-				rec.former = make([]store.Limit, len(lr.Limits))
-			}
-			rec.former[len(rec.limits)-1] = valid.StoredFormer()
-		}
+	rec.settings = settings{
+		Mode(lr.OnUnavailable), lr.Entities == record.KnownEntities, lr.Plans, lr.Totals, lr.Phases,
 	}
-	if len(rec.limits) == 0 {
+	rec.nearLimit, rec.group = lr.NearLimit, lr.Group
+	var err error
+	if rec.limitSet, err = limitSetOf(lr.Limits); err != nil {
+		return record.Unreadable(r, err)
+	}
+	for _, s := range lr.Stages() {
+		set, err := limitSetOf(s.Limits)
+		if err != nil {
+			return record.Unreadable(r, err)
+		}
+		if rec.course == nil {
+			rec.course = new(course)
+		}
+		rec.course.stages = append(rec.course.stages, stage{s.From, s.At, set})
+	}
+	if len(rec.limits) == 0 && rec.course == nil {
 		return nil
 	}
 	rec.manifest = lr.Managed.Name()
-	rec.source = map[store.Kind]Source{
-		store.KindEntityLimits: SourceEntity, store.KindResourceLimits: SourceResource, store.KindSystem: SourceSystem,
-	}[k.Kind]
-	if k.Sub == record.DefaultResource {
-		rec.source = SourceEntityDefault
-	}
+	rec.source = SourceOf(record.ScopeOf(k))
 	return nil
+}
+
+// limitSetOf decodes limits.
+func limitSetOf(limits []record.Limit) (set limitSet, err error) {
+	for i, l := range limits {
+		valid, err := l.Validate()
+		if err != nil {
+			return set, err
+		}
+		set.limits = append(set.limits, valid.Stored(false))
+		if valid.Enforce != record.EnforceOn && set.enforce == nil {
+			set.enforce = make([]record.Enforce, len(limits))
+		}
+		if set.enforce != nil {
+			set.enforce[i] = valid.Enforce
+		}
+		if terms := valid.Terms(); terms != (record.Terms{}) || set.terms != nil {
+			if set.terms == nil {
+				set.terms = make([]record.Terms, len(limits))
+			}
+			set.terms[i] = terms
+		}
+		if valid.Former != (record.Rate{}) {
+			if set.former == nil {
+				set.former = make([]store.Limit, len(limits))
+			}
+			set.former[i] = valid.StoredFormer()
+		}
+	}
+	set.single = singleCharge(set.limits)
+	return set, nil
 }

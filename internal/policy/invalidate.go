@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weirlimits/weir/internal/policy/record"
@@ -15,14 +16,19 @@ import (
 // ignored. A key without a Sub means all limits of the entity, one without a Kind all records of the namespace, and
 // [store.Registry] without a Kind the names of all namespaces.
 func (r *Resolver) Changed(keys ...store.Key) {
-	type owner struct{ namespace, id string }
+	type owner struct {
+		namespace string
+		kind      store.Kind
+		id        string
+	}
 	owners, namespaces := make(map[owner]bool), make(map[string]bool) // of which many records are read again
 	var expired []store.Key
 	for _, k := range keys {
 		switch {
 		// The epoch of a policy is only as new as that of its oldest record.
-		case k.Kind == store.KindEntityLimits && (k.Sub == record.DefaultResource || k.Sub == ""):
-			owners[owner{k.Namespace, k.ID}] = true
+		case (k.Kind == store.KindEntityLimits || k.Kind == store.KindPlanLimits) &&
+			(k.Sub == record.DefaultResource || k.Sub == ""):
+			owners[owner{k.Namespace, k.Kind, k.ID}] = true
 		case k.Kind == "":
 			namespaces[k.Namespace] = true
 		case cached(k.Kind):
@@ -32,7 +38,7 @@ func (r *Resolver) Changed(keys ...store.Key) {
 	r.records.Expire(expired...)
 	if len(owners)+len(namespaces) > 0 { // in one pass, since it looks at everything that is cached
 		r.records.ExpireFunc(func(k store.Key) bool {
-			return namespaces[k.Namespace] || k.Kind == store.KindEntityLimits && owners[owner{k.Namespace, k.ID}]
+			return namespaces[k.Namespace] || owners[owner{k.Namespace, k.Kind, k.ID}]
 		})
 	}
 	for _, k := range keys { // policies last: one made earlier could be based on a record about to change
@@ -86,13 +92,9 @@ func changeOf(k store.Key) (change, bool) {
 	switch k.Kind {
 	case store.KindEntity:
 		return change{entity: k.ID}, true
-	case store.KindEntityLimits:
-		if k.Sub == record.DefaultResource {
-			return change{entity: k.ID}, true
-		}
-		return change{entity: k.ID, resource: k.Sub}, true
-	case store.KindResourceLimits:
-		return change{resource: k.ID}, true
+	case store.KindEntityLimits, store.KindPlanLimits, store.KindResourceLimits:
+		sc := record.ScopeOf(k)
+		return change{sc == (record.Scope{}), sc.Entity, sc.Plan, sc.Resource}, true
 	case store.KindSystem, "":
 		return change{all: true}, true
 	default:
@@ -107,13 +109,50 @@ func (p *Policy) Forget() {
 	p.forgotten.Do(func() {
 		s := p.state
 		s.resolver.staleShare.Store(p.Share.Epoch)
-		var keys []store.Key
-		for _, id := range p.Chain {
-			keys = append(keys, recordsOf(s.id, id, p.Resource)...)
-		}
-		s.resolver.records.Expire(keys...)
+		s.resolver.records.Expire(p.keys()...)
 		for _, id := range p.Chain {
 			s.changed(change{entity: id, resource: p.Resource})
 		}
 	})
+}
+
+// keys names the records that the policy was made from.
+func (p *Policy) keys() (keys []store.Key) {
+	for _, id := range p.Chain {
+		keys = append(keys, recordsOf(p.NamespaceID, id, p.Resource)...)
+	}
+	for _, plan := range p.plans {
+		keys = append(keys, planRecordsOf(p.NamespaceID, plan, p.Resource)...)
+	}
+	for _, id := range p.above {
+		keys = append(keys, record.EntityKey(p.NamespaceID, id))
+	}
+	for _, a := range p.aggregates {
+		keys = append(keys, record.Scope{Resource: a}.Key(p.NamespaceID))
+		for _, id := range p.Chain {
+			keys = append(keys, record.Scope{Entity: id, Resource: a}.Key(p.NamespaceID))
+		}
+		for _, plan := range p.plans {
+			keys = append(keys, record.Scope{Plan: plan, Resource: a}.Key(p.NamespaceID))
+		}
+	}
+	return keys
+}
+
+// behind reports whether a bucket would get other limits than by the policy before, although some of the records were
+// read before the change: the epoch would be older than the change, and another process that has read the others since
+// would not find out, or bring the former limits back.
+func (p *Policy) behind(before *Policy) bool {
+	for i := range p.Targets {
+		t := &p.Targets[i]
+		b := before.Target(t.Bucket)
+		if b == nil || slices.Equal(t.Limits, b.Limits) {
+			continue
+		}
+		mixed := t.read.min < t.read.max && p.Share.Epoch == before.Share.Epoch && !t.switched(b)
+		if t.Epoch <= b.Epoch || mixed {
+			return true
+		}
+	}
+	return false
 }

@@ -19,19 +19,21 @@ func (n *Namespace) Known(entity, resource string, own bool) *Policy {
 		return nil
 	}
 	cached := s.policies(own)
-	if e := cached.find(entity, resource); e != nil && s.current(e.Policy) {
+	now := n.asOf()
+	if e := cached.find(entity, resource); e != nil && s.current(e.Policy) && e.Policy.holds(now) {
 		return e.Policy
 	}
 	broader := false
 	p, err := n.build(s, entity, resource, own, lookup{
+		now:   now,
 		share: func() Share { return n.lastShare(n.name) },
-		records: func(keys []store.Key) ([]catalogRecord, time.Time, error) {
+		records: func(keys []store.Key) ([]*catalogRecord, time.Time, error) {
 			rs, unknown := n.knownRecords(keys)
 			switch {
 			case unknown[store.KindSystem], unknown[store.KindResourceLimits]:
 				return nil, time.Time{}, errUnknown
 			// An entity whose limits cannot be read is not an unknown one.
-			case slices.ContainsFunc(rs, func(rec catalogRecord) bool { return rec.unreadable }):
+			case slices.ContainsFunc(rs, func(rec *catalogRecord) bool { return rec.unreadable }):
 				return nil, time.Time{}, record.ErrUnreadable
 			}
 			broader = broader || len(unknown) > 0
@@ -47,8 +49,35 @@ func (n *Namespace) Known(entity, resource string, own bool) *Policy {
 	return p
 }
 
+// Names reports whether the catalog names a resource in limits that apply to an entity on it, as far as is cached. Any
+// other resource may be one that a caller made up.
+func (n *Namespace) Names(entity, resource string) bool {
+	s, _ := n.lastKnown()
+	if s == nil {
+		return false
+	}
+	e := s.full.find(entity, resource)
+	return e != nil && slices.ContainsFunc(e.Policy.Targets, func(t Target) bool {
+		if t.Bucket.Resource != resource {
+			return false
+		}
+		return t.Source == SourceResource || t.Source == SourcePlan || t.Source == SourceEntity
+	})
+}
+
+// Root returns the top of an entity's chain, as far as is known. The policy may be nil.
+func (n *Namespace) Root(p *Policy, entity, resource string, own bool) string {
+	if p == nil {
+		p = n.Known(entity, resource, own)
+	}
+	if p == nil {
+		return entity
+	}
+	return p.Chain[len(p.Chain)-1]
+}
+
 // knownRecords returns the records that are known, and the kinds of those that are not.
-func (n *Namespace) knownRecords(keys []store.Key) (rs []catalogRecord, unknown map[store.Kind]bool) {
+func (n *Namespace) knownRecords(keys []store.Key) (rs []*catalogRecord, unknown map[store.Kind]bool) {
 	for i := range keys {
 		rec, ok := n.records.Known(keys[i : i+1])
 		if !ok {
@@ -56,7 +85,7 @@ func (n *Namespace) knownRecords(keys []store.Key) (rs []catalogRecord, unknown 
 				unknown = make(map[store.Kind]bool)
 			}
 			unknown[keys[i].Kind] = true
-			rec = []catalogRecord{{}}
+			rec = []*catalogRecord{{}}
 		}
 		rs = append(rs, rec[0])
 	}
@@ -64,7 +93,7 @@ func (n *Namespace) knownRecords(keys []store.Key) (rs []catalogRecord, unknown 
 }
 
 // KnownMode returns the mode of requests whose policy is not known, as far as it is known: the strictest of the chain.
-func (n *Namespace) KnownMode(entity, resource string, own bool) (mode Mode) {
+func (n *Namespace) KnownMode(entity, resource string) (mode Mode) {
 	s, gone := n.lastKnown()
 	switch {
 	case gone:
@@ -72,17 +101,18 @@ func (n *Namespace) KnownMode(entity, resource string, own bool) (mode Mode) {
 	case s == nil:
 		return n.cfg.Default
 	}
-	for id, depth := entity, 0; id != "" && depth < MaxDepth; depth++ {
-		keys := recordsOf(s.id, id, resource)
-		if id == entity && !own {
-			keys = keys[:slotsBeforeOwn]
-		}
+	c, _ := lookup{now: n.asOf(), records: func(keys []store.Key) ([]*catalogRecord, time.Time, error) {
 		rs, unknown := n.knownRecords(keys)
-		if m := s.onUnavailable.Load(); m != nil && unknown[store.KindSystem] {
-			rs[slotSystem].onUnavailable = *m
+		if have := s.system.Load(); have != nil && unknown[store.KindSystem] {
+			rs[slotSystem] = &catalogRecord{settings: *have}
 		}
-		mode = Stricter(mode, n.setting(rs).Mode)
-		id = rs[slotEntity].charged()
+		return rs, n.start, nil
+	}}.chain(s.id, entity, resource, false)
+	for i, m := range c.members {
+		if i == 0 && m.rs[slotSystem].known && !m.rs[slotEntity].created() {
+			return ModeDeny // it may be a name that somebody made up
+		}
+		mode = Stricter(mode, n.setting(&m).Mode)
 	}
 	return mode
 }

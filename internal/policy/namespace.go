@@ -2,11 +2,13 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/weirlimits/weir/internal/policy/cache"
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
@@ -30,12 +32,14 @@ type foundNamespace struct {
 // namespaceState is what this process keeps of a namespace: the policies made so far, and recent changes.
 type namespaceState struct {
 	resolver *Resolver
-	id       string
+	id, name string
 	full     *policies // with the entity's own limits
 	parents  *policies // without the entity's own limits: for requests that bring limits
 
-	// onUnavailable is the mode of the system's record, as last read.
-	onUnavailable atomic.Pointer[Mode]
+	system  atomic.Pointer[settings] // of the system's record, as last read; nil before
+	unknown cache.Misses             // of entities, if only known ones are allowed
+
+	maxBuckets atomic.Int64 // of the namespace's record, as last read
 
 	generation atomic.Uint64 // number of changes made through this process
 	mu         sync.Mutex
@@ -85,7 +89,8 @@ func (n *Namespace) lookUp(ctx context.Context, now int64) (*namespaceState, err
 	if !rs[0].exists || rs[0].namespace.Deleted != nil {
 		return nil, fmt.Errorf("namespace %q: %w", n.name, ErrNotFound)
 	}
-	s := n.state(rs[0].namespace.ID)
+	s := n.state(rs[0].namespace.ID, n.name)
+	s.maxBuckets.Store(int64(rs[0].namespace.MaxBuckets))
 	n.found.Store(&foundNamespace{s, int64(until.Sub(n.start)), registry})
 	return s, nil
 }
@@ -109,15 +114,15 @@ func (n *Namespace) lastKnown() (s *namespaceState, gone bool) {
 	case !rs[0].exists || rs[0].unreadable || rs[0].namespace.Deleted != nil:
 		return nil, rs[0].exists || rs[0].noted
 	}
-	return n.state(rs[0].namespace.ID), false
+	return n.state(rs[0].namespace.ID, n.name), false
 }
 
 // change is the scope of a change of the catalog.
 type change struct {
-	all    bool   // every policy
-	entity string // policies that charge this entity…
-	// …or that are for this resource; if both are set, policies that charge the entity and are for the resource.
-	resource string
+	all bool // every policy
+	// Policies that depend on this entity or this plan, or that are for this resource; if the resource is set beside
+	// one of them, those that fulfil both.
+	entity, plan, resource string
 }
 
 // maxChanges is how many changes are remembered individually; a policy that missed more is made again.
@@ -158,21 +163,148 @@ func (s *namespaceState) current(p *Policy) bool {
 }
 
 func (c change) concerns(p *Policy) bool {
-	if c.all || c.entity == "" {
-		return c.all || c.resource == p.Resource
+	switch {
+	case c.all:
+		return true
+	case c.resource != "" && c.resource != p.Resource && !slices.Contains(p.aggregates, c.resource):
+		return false
+	case c.entity != "":
+		return slices.Contains(p.Chain, c.entity) || slices.Contains(p.above, c.entity)
 	}
-	return (c.resource == "" || c.resource == p.Resource) &&
-		slices.Contains(p.Chain, c.entity)
+	return c.plan == "" || slices.Contains(p.plans, c.plan)
 }
 
-// read remembers the mode of the system's record as read at a generation, unless it may have changed since.
-func (s *namespaceState) read(m Mode, generation uint64) {
-	if have := s.onUnavailable.Load(); have != nil && *have == m {
+// read remembers the settings of the system's record as read at a generation, unless they may have changed since.
+func (s *namespaceState) read(m settings, generation uint64) {
+	if have := s.system.Load(); have != nil && *have == m {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.generation.Load() == generation {
-		s.onUnavailable.Store(&m)
+		s.system.Store(&m)
 	}
+}
+
+// subject is what Resolve finds the policy of.
+type subject struct{ entity, resource string }
+
+// Has reports whether Resolve finds the policy without a call to the store. If it is about to expire, Has is false.
+func (n *Namespace) Has(entity, resource string, own bool) bool {
+	return n.fresh(entity, resource, own) != nil
+}
+
+// Prefetch reads what Resolve will need for several requests, as far as it is not cached: with one call to the store
+// for all entities at the same depth of their chains, and one for their plans, and for groups and totals that were not
+// known before. It does nothing for one request, or if nothing is ever cached. The errors are those of Resolve, except
+// for records that cannot be read: Resolve finds out which of the requests they concern.
+func (n *Namespace) Prefetch(
+	ctx context.Context, count int, request func(i int) (entity, resource string, own bool),
+) error {
+	if n.cfg.TTL <= 0 || count < 2 {
+		return nil
+	}
+	var level []subject
+	seen := make(map[subject]bool)
+	add := func(s subject) {
+		if !seen[s] && CheckIDs(s.entity, s.resource) == nil {
+			seen[s] = true
+			level = append(level, s)
+		}
+	}
+	for i := range count {
+		if entity, resource, own := request(i); n.fresh(entity, resource, own) == nil {
+			add(subject{entity, resource})
+		}
+	}
+	if len(level) == 0 {
+		return nil
+	}
+	state, err := n.lookUp(ctx, n.elapsed())
+	if err != nil {
+		return err
+	}
+	planned := false
+	for depth := 0; len(level) > 0 && depth < MaxDepth && err == nil; depth++ {
+		children := level
+		var entities []*catalogRecord
+		entities, err = n.entities(ctx, state.id, children)
+		level = nil
+		for i, rec := range entities {
+			if parent := rec.charged(); parent != "" {
+				add(subject{parent, children[i].resource})
+			}
+			planned = planned || rec.entity.Plan != "" || rec.entity.Parent != "" && !rec.entity.Cascade
+		}
+	}
+	if err == nil {
+		err = n.prefetchRest(ctx, state.id, seen, planned)
+	}
+	if errors.Is(err, record.ErrUnreadable) {
+		return nil
+	}
+	return err
+}
+
+// prefetchRest reads what subjects have on groups and totals and, if there are any, the limits of their plans.
+func (n *Namespace) prefetchRest(ctx context.Context, namespaceID string, of map[subject]bool, planned bool) error {
+	var plans map[string]string
+	from := n.fromStore(ctx)
+	if planned {
+		rs, _, err := from.records([]store.Key{record.SystemKey(namespaceID)}) // read before
+		if err == nil && rs[0].plans {
+			var ids []string
+			for s := range of {
+				ids = append(ids, s.entity)
+			}
+			plans, err = from.plansOf(namespaceID, ids)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	var keys []store.Key
+	for s := range of {
+		keys = append(keys, planRecordsOf(namespaceID, plans[s.entity], s.resource)...)
+		keys = append(keys, n.aggregateRecordsOf(namespaceID, s, plans[s.entity])...)
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	_, _, err := from.records(distinct(keys))
+	return err
+}
+
+// aggregateRecordsOf names the records of what a subject is probably charged to besides its resource.
+func (n *Namespace) aggregateRecordsOf(namespaceID string, s subject, plan string) (keys []store.Key) {
+	for _, a := range n.expected(namespaceID, s.resource) {
+		for _, sc := range aggregateScopes(s.entity, plan, a) {
+			keys = append(keys, sc.Key(namespaceID))
+		}
+	}
+	return keys
+}
+
+// entities reads the records of subjects, and returns those of the entities themselves.
+func (n *Namespace) entities(ctx context.Context, namespaceID string, of []subject) ([]*catalogRecord, error) {
+	keys := make([]store.Key, 0, 4*len(of))
+	at := make(map[store.Key]int, 4*len(of))
+	for _, s := range of {
+		wanted := append(recordsOf(namespaceID, s.entity, s.resource), n.aggregateRecordsOf(namespaceID, s, "")...)
+		for _, k := range wanted {
+			if _, ok := at[k]; !ok {
+				at[k] = len(keys)
+				keys = append(keys, k)
+			}
+		}
+	}
+	rs, _, err := n.records.Get(ctx, keys, n.load)
+	if err != nil {
+		return nil, err
+	}
+	entities := make([]*catalogRecord, len(of))
+	for i, s := range of {
+		entities[i] = rs[at[record.EntityKey(namespaceID, s.entity)]]
+	}
+	return entities, nil
 }

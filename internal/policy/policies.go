@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
-	"time"
 
+	"github.com/weirlimits/weir/internal/policy/coarse"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -79,7 +79,7 @@ func (p *policies) put(pl *Policy) {
 	n := &Entry{}
 	n.entity, n.resource, n.Policy, n.Single = pl.Entity, p.intern(pl.Resource), pl, pl.Single
 	n.stripe = uint8(h >> 56)
-	n.expires = uint32(max(0, min(pl.expires/tick-1, math.MaxUint32)))
+	n.expires = uint32(max(0, min(pl.expires/coarse.Tick-1, math.MaxUint32)))
 	n.generation.Store(uint32(pl.generation.Load()))
 	heads := *p.heads.Load()
 	at := head(heads, h)
@@ -157,39 +157,4 @@ func (p *policies) len() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.size
-}
-
-// tick is the unit of the coarse clock, in nanoseconds.
-const tick = int64(100 * time.Millisecond)
-
-// coarseClock returns the number of ticks passed without asking the system each time. In use, it is at most about one
-// tick behind; when it is not used, nothing runs. Reading the system's clock takes a third of the time of Allow.
-type coarseClock struct{ now atomic.Uint32 }
-
-// read returns the ticks since start, at least 1.
-func (c *coarseClock) read(start time.Time) uint32 {
-	if now := c.now.Load(); now != 0 {
-		return now
-	}
-	now := uint32(int64(time.Since(start))/tick) + 1
-	if c.now.CompareAndSwap(0, now) {
-		time.AfterFunc(time.Duration(tick), func() { c.now.Store(0) })
-	}
-	return now
-}
-
-// counter counts on several cache lines, because every decision counts.
-type counter [16]struct {
-	n atomic.Uint64
-	_ [56]byte
-}
-
-// add increments one of the cache lines, which the entry that was hit determines.
-func (c *counter) add(stripe uint8) { c[stripe%uint8(len(c))].n.Add(1) }
-
-func (c *counter) total() (n uint64) {
-	for i := range c {
-		n += c[i].n.Load()
-	}
-	return n
 }

@@ -128,7 +128,7 @@ func TestChangeConcerns(t *testing.T) {
 // A policy that missed more changes than are remembered counts as changed. A policy that missed only unrelated changes does not.
 func TestChangesOverflow(t *testing.T) {
 	t.Parallel()
-	s := New(Config{Entries: 10, OnChange: func(string) {}}).state("n")
+	s := New(Config{Entries: 10, OnChange: func(string) {}}).state("n", "name")
 	p := &Policy{Entity: "a", Resource: "r", Chain: []string{"a"}}
 	p.generation.Store(s.generation.Load())
 	for i := range maxChanges * 3 {

@@ -1,7 +1,10 @@
 package policy
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -34,8 +37,13 @@ type Policy struct {
 type freshness struct {
 	state      *namespaceState
 	expires    int64         // nanoseconds since the resolver's start
+	until      int64         // when limits begin or end next, in nanoseconds since the clock's epoch; 0: never
+	phases     bool          // the namespace has had limits that begin or end
 	generation atomic.Uint64 // of the namespace, up to which the policy is known to be valid
 	forgotten  sync.Once     // for the cached records that it was made from
+	plans      []string      // of the chain
+	above      []string      // entities that were read to find them, beside the chain
+	aggregates []string      // what the resource is charged to besides itself
 }
 
 // Target is one bucket of a policy, with the limits that apply to it.
@@ -47,7 +55,23 @@ type Target struct {
 	Shadow   Set // the limits that are in shadow for the entity
 	Epoch    uint64
 
-	single *store.Charge // of the record that the limits come from
+	Phase *store.Phase // when the limits hold; nil: always
+
+	read   span           // the epochs at which the records were read
+	phase  phase          // of the limits
+	single *store.Charge  // of the record that the limits come from
+	terms  []record.Terms // of the limits; nil if all are the default
+}
+
+// Charge returns a charge of 0 on the i-th limit.
+func (t *Target) Charge(i int) store.Charge {
+	var terms record.Terms
+	if t.terms != nil {
+		terms = t.terms[i]
+	}
+	c := terms.Charge(&t.Limits[i])
+	c.Shadow = t.Shadow.Has(i)
+	return c
 }
 
 // CountsRequests reports whether a limit of that name counts requests.
@@ -62,7 +86,7 @@ func CountsRequests(name string) bool {
 // singleCharge returns the charge of one request if these are all the limits, there is exactly one, and it counts
 // requests; otherwise nil.
 func singleCharge(limits []store.Limit) *store.Charge {
-	if len(limits) != 1 || !CountsRequests(limits[0].Name) {
+	if len(limits) != 1 || !CountsRequests(limits[0].Name) || limits[0].IsSlots() {
 		return nil
 	}
 	return &store.Charge{Limit: &limits[0], Amount: 1000}
@@ -77,17 +101,17 @@ func (p *Policy) prepare() {
 		charges := make([]store.Charge, len(t.Limits))
 		for j := range charges {
 			charges[j].Limit, charges[j].Shadow = &t.Limits[j], t.Shadow.Has(j)
-			if CountsRequests(t.Limits[j].Name) {
+			if CountsRequests(t.Limits[j].Name) && !t.Limits[j].IsSlots() {
 				charges[j].Amount = 1000
 				counts = true
 			}
 		}
-		debits[i] = store.Debit{Bucket: t.Bucket, Charges: charges, Epoch: t.Epoch}
+		debits[i] = store.Debit{Bucket: t.Bucket, Charges: charges, Epoch: t.Epoch, Phase: t.Phase}
 	}
 	if counts {
 		p.Requests = debits
 	}
-	if len(p.Targets) == 1 && !p.Shadowed && p.Share.Num > 0 {
+	if len(p.Targets) == 1 && p.Targets[0].Bucket == p.Bucket() && !p.Shadowed && p.Share.Num > 0 {
 		p.Single = p.Targets[0].single
 	}
 }
@@ -105,6 +129,32 @@ func (p *Policy) Target(b store.Bucket) *Target {
 		}
 	}
 	return nil
+}
+
+// Override returns the debit of a request that brings its own limits, with no amounts. The errors are
+// [*record.FieldError].
+func (p *Policy) Override(limits []record.Limit) (store.Debit, error) {
+	valid, err := record.ValidateLimits(limits)
+	if err != nil {
+		return store.Debit{}, err
+	}
+	if len(valid) > store.MaxOverrides {
+		return store.Debit{}, record.Invalid("limits", "may hold at most %d overriding limits", store.MaxOverrides)
+	}
+	stored := make([]store.Limit, len(valid))
+	d := store.Debit{Bucket: p.OverrideBucket, Charges: make([]store.Charge, len(valid))}
+	for i, lim := range valid {
+		if lim.Enforce != record.EnforceOn {
+			return store.Debit{}, record.Invalid("limit "+lim.Name+": enforce",
+				"must be on: the limits of a request are enforced")
+		}
+		if lim.Balance || lim.IsSlots() {
+			return store.Debit{}, record.Invalid("limit "+lim.Name, "is no rate or quota: a request cannot bring it")
+		}
+		stored[i] = p.Share.Step().Of(lim.Stored(true))
+		d.Charges[i] = lim.Terms().Charge(&stored[i])
+	}
+	return d, p.Share.divides(stored)
 }
 
 // InShadow reports whether a limit is in shadow for the bucket's entity.
@@ -148,4 +198,11 @@ func (t *Target) useFormer(former []store.Limit) {
 		}
 	}
 	t.single = singleCharge(t.Limits)
+}
+
+// Once returns the id of a change of the policy's buckets that the caller has given an id: one that no lease has, and
+// no change in another namespace, or of another entity or resource.
+func (p *Policy) Once(id string) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{p.NamespaceID, p.Entity, p.Resource, id}, "\x00")))
+	return "adjust:" + base64.RawURLEncoding.EncodeToString(sum[:])
 }

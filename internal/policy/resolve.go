@@ -3,11 +3,12 @@ package policy
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
 
+	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/policy/coarse"
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
@@ -18,16 +19,33 @@ const MaxDepth = 8
 // NoLimitsError reports that no scope has limits for an entity on a resource.
 type NoLimitsError struct{ Entity, Resource string }
 
-// Error names the entity and the resource.
+// Error names the scopes that were checked.
 func (e *NoLimitsError) Error() string {
-	return fmt.Sprintf("no limits apply to entity %q on resource %q", e.Entity, e.Resource)
+	return fmt.Sprintf("no limits apply to entity %q on resource %q: set some for the entity, the resource or the "+
+		"system", e.Entity, e.Resource)
 }
+
+// Is reports whether target is [ErrNoLimits].
+func (e *NoLimitsError) Is(target error) bool { return target == ErrNoLimits }
+
+// UnknownEntityError reports a request for an entity that was never created, in a namespace that takes no others.
+type UnknownEntityError struct{ Entity string }
+
+// Error names the entity.
+func (e *UnknownEntityError) Error() string {
+	return fmt.Sprintf("unknown entity %q: this namespace only takes requests for entities that were created: create "+
+		"it: weir entity create ID", e.Entity)
+}
+
+// Is reports whether target is [ErrUnknownEntity].
+func (e *UnknownEntityError) Is(target error) bool { return target == ErrUnknownEntity }
 
 // Resolve returns the policy for requests of an entity on a resource. own is false for a request that brings its own
 // limits: the policy then has only the limits of the parents. If the share allows no decision, it returns the policy
 // and [ErrNoShare] or [ErrShareExpired].
 //
-// Other errors: [*record.FieldError], [*NoLimitsError], [ErrNotFound] if the namespace does not exist, store errors.
+// Other errors: [*record.FieldError], [*NoLimitsError], [*UnknownEntityError], [ErrNotFound] if the namespace does not
+// exist, store errors.
 func (n *Namespace) Resolve(ctx context.Context, entity, resource string, own bool) (*Policy, error) {
 	if e := n.fresh(entity, resource, own); e != nil {
 		n.Hit(e)
@@ -39,12 +57,17 @@ func (n *Namespace) Resolve(ctx context.Context, entity, resource string, own bo
 		return nil, err
 	}
 	cached := s.policies(own)
-	if e := cached.find(entity, resource); e != nil && now < e.Policy.expires && s.current(e.Policy) {
+	e := cached.find(entity, resource)
+	if e != nil && now < e.Policy.expires && s.current(e.Policy) {
 		e.generation.Store(uint32(e.Policy.generation.Load()))
 		n.Hit(e)
 		return e.Policy, e.Policy.usable()
 	}
 	p, err := n.build(s, entity, resource, own, n.fromStore(ctx), nil)
+	if err == nil && e != nil && p.behind(e.Policy) {
+		n.records.Expire(p.keys()...)
+		p, err = n.build(s, entity, resource, own, n.fromStore(ctx), nil)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -66,11 +89,11 @@ func (n *Namespace) Cached(entity, resource string) *Entry {
 // fresh returns the entry of a cached policy that is valid even if the coarse clock is a tick behind; nil if there is
 // none.
 func (n *Namespace) fresh(entity, resource string, own bool) *Entry {
-	now := n.clock.read(n.start)
+	now := n.clock.Read(n.start)
 	s := n.pinned
 	if s == nil {
 		f := n.found.Load()
-		if f == nil || f.registry != n.registry.Load() || int64(now+1)*tick >= f.until {
+		if f == nil || f.registry != n.registry.Load() || int64(now+1)*coarse.Tick >= f.until {
 			return nil
 		}
 		s = f.state
@@ -84,21 +107,40 @@ func (n *Namespace) fresh(entity, resource string, own bool) *Entry {
 }
 
 // Hit counts the use of a cached policy.
-func (r *Resolver) Hit(e *Entry) { r.hits.add(e.stripe) }
+func (r *Resolver) Hit(e *Entry) { r.hits.Add(e.stripe) }
 
 // lookup is where the contents of a policy come from.
 type lookup struct {
+	now     int64 // the time as of which limits apply, in nanoseconds since the clock's epoch
 	share   func() Share
-	records func([]store.Key) ([]catalogRecord, time.Time, error)
+	records func([]store.Key) ([]*catalogRecord, time.Time, error)
+	// expected returns what a resource is probably charged to besides itself, so that its records are read with the
+	// others in one call; optional.
+	expected func(namespaceID, resource string) []string
 }
 
 func (n *Namespace) fromStore(ctx context.Context) lookup {
 	return lookup{
+		now:   n.asOf(),
 		share: func() Share { return n.shareOf(ctx, n.name) },
-		records: func(keys []store.Key) ([]catalogRecord, time.Time, error) {
+		records: func(keys []store.Key) ([]*catalogRecord, time.Time, error) {
 			return n.records.Get(ctx, keys, n.load)
 		},
+		expected: n.expected,
 	}
+}
+
+// expected returns what a resource was last known to be charged to besides itself.
+func (r *Resolver) expected(namespaceID, resource string) []string {
+	var group string
+	var totals bool
+	if rs, ok := r.records.Known([]store.Key{record.Scope{Resource: resource}.Key(namespaceID)}); ok {
+		group = rs[0].group
+	}
+	if rs, ok := r.records.Known([]store.Key{record.SystemKey(namespaceID)}); ok {
+		totals = rs[0].totals
+	}
+	return record.Aggregates(group, totals)
 }
 
 // CheckIDs returns a [*record.FieldError] if no request can have these ids. Resolve checks them when it makes a policy.
@@ -106,48 +148,47 @@ func CheckIDs(entity, resource string) error {
 	return cmp.Or(record.CheckID("entity", entity), record.CheckID("resource", resource))
 }
 
-// build makes a policy. It walks the chain, with at most one call to the store per entity. If seen is not nil, it is
-// called with what is found about each.
+// build makes a policy. If seen is not nil, it is called with what is found about each entity.
 func (r *Resolver) build(
-	s *namespaceState, entity, resource string, own bool, from lookup, seen func(id string, rs []catalogRecord),
+	s *namespaceState, entity, resource string, own bool, from lookup, seen func(*Policy, *member),
 ) (*Policy, error) {
 	if err := CheckIDs(entity, resource); err != nil {
 		return nil, err
 	}
 	p := &Policy{NamespaceID: s.id, Entity: entity, Resource: resource, freshness: freshness{state: s}}
 	p.generation.Store(s.generation.Load()) // before anything is read
+	began := r.elapsed()
 	p.Share = from.share()
-	until := r.start.Add(1<<62 - 1)
-	for id := entity; id != ""; {
-		if len(p.Chain) == MaxDepth {
-			return nil, record.Invalid("entity", "%q has a chain of more than %d entities", entity, MaxDepth)
-		}
-		keys := recordsOf(s.id, id, resource)
-		if id == entity && !own {
-			keys = keys[:slotsBeforeOwn]
-		}
-		rs, good, err := from.read(keys)
-		if err != nil {
+	c, err := from.chain(s.id, entity, resource, !own)
+	if err != nil {
+		return nil, err
+	}
+	p.plans, p.above, p.aggregates = c.plans, c.above, c.aggregates
+	system := c.members[0].rs[slotSystem]
+	if p.phases = system.phases; system.good() {
+		s.read(system.settings, p.generation.Load())
+	}
+	for i := range c.members {
+		m := &c.members[i]
+		if err := r.add(p, m, i == 0 && !own); err != nil {
 			return nil, err
 		}
-		if good.Before(until) {
-			until = good
-		}
-		if system := &rs[slotSystem]; system.good() {
-			s.read(system.onUnavailable, p.generation.Load())
-		}
-		r.add(p, id, rs)
 		if seen != nil {
-			seen(id, rs)
+			seen(p, m)
 		}
-		if id == entity && own && len(p.Targets) == 0 {
+		if i == 0 && m.rs[slotSystem].known && !m.rs[slotEntity].created() {
+			return nil, &UnknownEntityError{entity}
+		}
+		if i == 0 && own && len(p.Targets) == 0 {
 			return nil, &NoLimitsError{entity, resource}
 		}
-		id = rs[slotEntity].charged()
 	}
-	p.expires = int64(until.Sub(r.start))
+	p.expires = int64(c.until.Sub(r.start))
 	if !p.Share.Until.IsZero() {
 		p.expires = min(p.expires, max(int64(p.Share.Until.Sub(r.start)), r.elapsed()+int64(shareRetry)))
+	}
+	if p.until > 0 { // no later by the monotonic clock than by the other
+		p.expires = min(p.expires, clock.Add(began, p.until-from.now))
 	}
 	p.prepare()
 	if p.OnUnavailable == ModeLocal {
@@ -156,73 +197,106 @@ func (r *Resolver) build(
 	return p, nil
 }
 
-// read returns the records of an entity. An error in default limits does not matter if they are not used.
-func (from lookup) read(keys []store.Key) ([]catalogRecord, time.Time, error) {
-	rs, good, err := from.records(keys)
-	if err == nil || len(keys) <= slotDefaultLimits || !errors.Is(err, record.ErrUnreadable) {
-		return rs, good, err
+// add adds an entity to a policy: a target on the resource, unless the request brings the limits there, and one on each
+// aggregate, as far as it has limits. The error is why limits are not known, if they matter.
+func (r *Resolver) add(p *Policy, m *member, brings bool) error {
+	p.Chain = append(p.Chain, m.id)
+	p.Thresholds = m.rs[slotSystem].nearLimit
+	b := store.Bucket{Namespace: p.NamespaceID, Entity: m.id, Resource: p.Resource}
+	targets := len(p.Targets)
+	if brings {
+		p.OverrideBucket = b
+	} else if err := r.charge(p, b, m.candidates()); err != nil {
+		return err
 	}
-	rs, good, _ = from.records(keys[:slotDefaultLimits])
-	if len(rs) != slotDefaultLimits || len(rs[slotLimits].limits) == 0 {
-		return nil, good, err
+	for i, cs := range m.on {
+		b.Resource = p.aggregates[i]
+		if err := r.charge(p, b, cs); err != nil {
+			return err
+		}
 	}
-	return append(rs, catalogRecord{exists: true, unreadable: true}), good, nil
+	if brings || len(p.Targets) > targets {
+		p.OnUnavailable = Stricter(p.OnUnavailable, r.setting(m).Mode)
+	}
+	return nil
 }
 
-// add adds an entity to a policy, with its limits from the first scope that has some. An entity without limits is not
-// charged.
-func (r *Resolver) add(p *Policy, id string, rs []catalogRecord) {
-	p.Chain = append(p.Chain, id)
-	p.Thresholds = rs[slotSystem].nearLimit
-	t := Target{
-		Bucket: store.Bucket{Namespace: p.NamespaceID, Entity: id, Resource: p.Resource},
-		Epoch:  math.MaxUint64,
+// candidates returns the scopes of the member's limits on the resource, in order of precedence.
+func (m *member) candidates() []candidate {
+	cs := make([]candidate, len(scopes))
+	for i, l := range scopes {
+		if cs[i] = (candidate{m.rs[l.slot], l.source, m.rs[l.slot].epoch, nil}); cs[i].unreadable {
+			cs[i].bad = m.bad
+		}
+		if l.slot == slotPlan {
+			cs[i].epoch = min(cs[i].epoch, m.named)
+		}
 	}
-	if len(rs) == slotsBeforeOwn {
-		p.OverrideBucket = t.Bucket
-		p.OnUnavailable = r.setting(rs).Mode
-		return
-	}
+	return cs
+}
+
+// charge adds a target for a bucket to a policy, with the limits of the first scope that has some.
+func (r *Resolver) charge(p *Policy, b store.Bucket, cs []candidate) error {
+	t := Target{Bucket: b, read: span{math.MaxUint64, 0}}
 	from := &catalogRecord{}
-	for _, l := range scopes {
-		scope := &rs[l.slot]
-		t.Epoch = min(t.Epoch, scope.epoch) // including scopes without limits: they may have some by now
-		if len(scope.limits) > 0 {
-			from = scope
+	for _, c := range cs {
+		t.read.add(c.epoch) // including scopes without limits: they may have some by now
+		if c.bad != nil {
+			return c.bad
+		}
+		t.phase.add(c.course)
+		if len(c.limits) > 0 {
+			from = c.catalogRecord
 			break
 		}
 	}
-	if len(from.limits) == 0 {
-		return
+	if p.until = firstOf(p.until, t.phase.until); len(from.limits) == 0 {
+		return nil
 	}
 	t.Limits, t.single = r.scaled.of(p.Share, from.limits, from.single)
 	t.Source, t.Manifest = from.source, from.manifest
+	t.setEpoch(cs, p.phases)
 	t.Epoch += p.Share.Epoch // neither ever decreases
-	t.Shadow = shadowsOf(id, from.limits, from.enforce)
+	t.Shadow = shadowsOf(b.Entity, from.limits, from.enforce)
 	t.useFormer(from.former)
+	if err := p.Share.divides(t.Limits); err != nil {
+		return err
+	}
+	t.terms = p.Share.terms(from.terms)
 	p.Shadowed = p.Shadowed || t.Shadow != 0
 	p.Targets = append(p.Targets, t)
-	p.OnUnavailable = Stricter(p.OnUnavailable, r.setting(rs).Mode)
+	return nil
 }
 
-// setting returns the mode that applies to an entity with these records: that of the first scope that has one. A scope
-// that cannot be read means ModeDeny.
-func (r *Resolver) setting(rs []catalogRecord) Setting {
-	if rs[slotEntity].unreadable {
+// setting returns the mode that applies to a member of a chain: that of the first scope that has one or, if that is
+// stricter, that of an aggregate. A scope that cannot be read means ModeDeny.
+func (r *Resolver) setting(m *member) Setting {
+	if m.rs[slotEntity].unreadable {
 		return Setting{ModeDeny, string(SourceEntity)}
 	}
-	for _, scope := range scopes {
-		if scope.slot >= len(rs) {
-			continue
-		}
-		switch rec := &rs[scope.slot]; {
-		case rec.unreadable:
-			return Setting{ModeDeny, string(scope.source)}
-		case rec.onUnavailable != ModeDefault:
-			return Setting{rec.onUnavailable, string(scope.source)}
+	set, ok := firstSetting(m.candidates())
+	if !ok {
+		set = Setting{r.cfg.Default, "config"}
+	}
+	for _, cs := range m.on {
+		if on, ok := firstSetting(cs); ok && Stricter(set.Mode, on.Mode) != set.Mode {
+			set = on
 		}
 	}
-	return Setting{r.cfg.Default, "config"}
+	return set
+}
+
+// firstSetting returns the mode of the first scope that has one.
+func firstSetting(cs []candidate) (set Setting, ok bool) {
+	for _, c := range cs {
+		switch {
+		case c.unreadable:
+			return Setting{ModeDeny, string(c.from)}, true
+		case c.onUnavailable != ModeDefault:
+			return Setting{c.onUnavailable, string(c.from)}, true
+		}
+	}
+	return Setting{}, false
 }
 
 // shareOf returns the part of a namespace's limits that applies.

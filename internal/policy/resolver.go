@@ -2,11 +2,15 @@ package policy
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/policy/auditlog"
 	"github.com/weirlimits/weir/internal/policy/cache"
+	"github.com/weirlimits/weir/internal/policy/coarse"
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
@@ -29,14 +33,15 @@ type Config struct {
 type Resolver struct {
 	cfg     Config
 	start   time.Time
-	clock   coarseClock
-	records *cache.Cache[store.Key, catalogRecord]
-	hits    counter
+	clock   coarse.Clock
+	records *cache.Cache[store.Key, *catalogRecord] // they are never changed
+	hits    coarse.Counter
 	scaled  scaledSets
-	audit   auditor
+	audit   *auditlog.Log
 
 	shares     Shares        // nil if limits are not shared
 	staleShare atomic.Uint64 // its epoch: a bucket may follow a newer one
+	adjusted   atomic.Pointer[adjustment]
 	known      func([]store.Key) (store.Got, bool)
 
 	registry atomic.Uint64 // how many changes to namespaces were made through this process
@@ -47,11 +52,12 @@ type Resolver struct {
 // New returns a resolver. It does not access the catalog yet.
 func New(cfg Config) *Resolver {
 	r := &Resolver{
-		cfg: cfg, start: time.Now(), audit: auditor{retention: cfg.Retention},
+		cfg: cfg, start: time.Now(), audit: auditlog.New(cfg.Retention),
 		states: make(map[string]*namespaceState),
 	}
-	r.records = cache.New(cache.Config[store.Key, catalogRecord]{
-		TTL: cfg.TTL, Max: cfg.Entries, Timeout: cfg.Timeout, Fallback: r.lastGood, Good: catalogRecord.good,
+	r.records = cache.New(cache.Config[store.Key, *catalogRecord]{
+		TTL: cfg.TTL, Max: cfg.Entries, Timeout: cfg.Timeout, Fallback: r.lastGood, Good: (*catalogRecord).good,
+		Group: func(k store.Key) string { return k.Namespace },
 	})
 	return r
 }
@@ -72,19 +78,19 @@ func (r *Resolver) Namespace(name, id string) *Namespace {
 	}
 	n := &Namespace{Resolver: r, name: name}
 	if id != "" {
-		n.pinned = r.state(id)
+		n.pinned = r.state(id, name)
 	}
 	return n
 }
 
 // state returns the one state of a namespace's opaque id, creating it if needed.
-func (r *Resolver) state(id string) *namespaceState {
+func (r *Resolver) state(id, name string) *namespaceState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.states[id]
 	if s == nil {
 		s = &namespaceState{
-			resolver: r, id: id, full: newPolicies(r.cfg.Entries), parents: newPolicies(r.cfg.Entries),
+			resolver: r, id: id, name: name, full: newPolicies(r.cfg.Entries), parents: newPolicies(r.cfg.Entries),
 		}
 		r.states[id] = s
 	}
@@ -98,6 +104,21 @@ func (r *Resolver) used(id string) *namespaceState {
 	return r.states[id]
 }
 
+// MaxBuckets returns the name of a namespace that was used, and how many live buckets its record allows; 0 if that sets
+// no number. It reads the record unless that is cached, as it is where the name was just looked up. Where the record
+// cannot be read, the number is the one that was read last; 0 if none ever was.
+func (r *Resolver) MaxBuckets(ctx context.Context, id string) (name string, most int) {
+	s := r.used(id)
+	if s == nil {
+		return id, 0
+	}
+	rs, _, err := r.records.Get(ctx, []store.Key{record.NamespaceKey(s.name)}, r.load)
+	if err == nil && rs[0].namespace.ID == id {
+		s.maxBuckets.Store(int64(rs[0].namespace.MaxBuckets))
+	}
+	return s.name, int(s.maxBuckets.Load())
+}
+
 // NamespaceIDs returns the opaque ids of the namespaces used so far, in no particular order.
 func (r *Resolver) NamespaceIDs() []string {
 	r.mu.Lock()
@@ -109,16 +130,50 @@ func (r *Resolver) NamespaceIDs() []string {
 	return ids
 }
 
-// load reads records of one namespace in one call to the store.
-func (r *Resolver) load(ctx context.Context, keys []store.Key) ([]catalogRecord, error) {
+// misses returns what bounds the lookup of keys, which are of one namespace; nil if nothing does.
+func (r *Resolver) misses(keys []store.Key) *cache.Misses {
+	s := r.used(keys[0].Namespace)
+	if s == nil || !slices.ContainsFunc(keys, func(k store.Key) bool { return k.Kind == store.KindEntity }) {
+		return nil
+	}
+	if system := s.system.Load(); system == nil || !system.known {
+		return nil
+	}
+	return &s.unknown
+}
+
+// load reads records of one namespace in one call to the store. If the namespace only takes known entities, a flood of
+// other names reads no more than [cache.Misses] allow.
+func (r *Resolver) load(ctx context.Context, keys []store.Key) ([]*catalogRecord, error) {
+	misses := r.misses(keys)
+	if misses.Spent(r.elapsed()) {
+		return nil, &store.Error{Op: "get", Key: keys[0].String(), Err: cache.ErrMisses, Extent: store.ExtentCall}
+	}
+	records, err := r.decoded(ctx, keys)
+	for i, rec := range records {
+		if keys[i].Kind == store.KindEntity && !rec.exists {
+			misses.Add(r.elapsed())
+		}
+	}
+	return records, err
+}
+
+// decoded reads and decodes records of one namespace. If only some are good, the error is a [cache.Errors].
+func (r *Resolver) decoded(ctx context.Context, keys []store.Key) ([]*catalogRecord, error) {
 	got, err := r.cfg.Catalog.Get(ctx, keys...)
 	if err != nil {
 		return nil, err
 	}
-	records := make([]catalogRecord, len(keys))
+	records := make([]*catalogRecord, len(keys))
+	none := &catalogRecord{epoch: got.Epoch}
 	var bad cache.Errors
 	for i, k := range keys {
-		if records[i], err = decode(k, got.Records[i]); err != nil {
+		if got.Records[i].Version == 0 {
+			records[i] = none
+			continue
+		}
+		rec, err := decode(k, got.Records[i])
+		if err != nil {
 			if bad == nil { // the other records are good
 				bad = make(cache.Errors, len(keys))
 			}
@@ -127,7 +182,8 @@ func (r *Resolver) load(ctx context.Context, keys []store.Key) ([]catalogRecord,
 				r.cfg.Unreadable(ctx, err)
 			}
 		}
-		records[i].epoch = got.Epoch
+		rec.epoch = got.Epoch
+		records[i] = &rec
 	}
 	if bad != nil {
 		return records, bad
@@ -136,21 +192,30 @@ func (r *Resolver) load(ctx context.Context, keys []store.Key) ([]catalogRecord,
 }
 
 // lastGood returns a record from outside the process, possibly an unreadable one; see [Resolver.Use].
-func (r *Resolver) lastGood(k store.Key) (catalogRecord, bool) {
+func (r *Resolver) lastGood(k store.Key) (*catalogRecord, bool) {
 	if r.known == nil {
-		return catalogRecord{}, false
+		return nil, false
 	}
 	got, ok := r.known([]store.Key{k})
 	if !ok || len(got.Records) != 1 {
-		return catalogRecord{}, false
+		return nil, false
 	}
 	rec, _ := decode(k, got.Records[0])
 	rec.epoch = got.Epoch
-	return rec, true
+	return &rec, true
 }
 
 // elapsed returns the time since the resolver was created, by the monotonic clock.
 func (r *Resolver) elapsed() int64 { return int64(time.Since(r.start)) }
+
+// asOf returns the time as of which limits apply, in nanoseconds since the clock's epoch.
+func (r *Resolver) asOf() int64 {
+	now := clock.Nanos(time.Now())
+	if a := r.adjusted.Load(); a != nil && r.elapsed() < a.until {
+		return clock.Add(now, int64(a.by))
+	}
+	return now
+}
 
 // Stats describes the caches, over all namespaces.
 type Stats struct {
@@ -164,7 +229,7 @@ type Stats struct {
 func (r *Resolver) Stats() Stats {
 	s := Stats{TTL: r.cfg.TTL}
 	s.Hits, s.Misses, s.Entries = r.records.Stats()
-	s.Hits += r.hits.total()
+	s.Hits += r.hits.Total()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, st := range r.states {

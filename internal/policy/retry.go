@@ -9,13 +9,18 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/weirlimits/weir/internal/policy/source"
 	"github.com/weirlimits/weir/store"
 )
 
 // Errors of changes and lookups.
 var (
 	// ErrConflict reports that others kept changing the same records.
-	ErrConflict = errors.New("changed in the meantime")
+	ErrConflict = source.ErrConflict
+	// ErrUnknownEntity matches every [*UnknownEntityError].
+	ErrUnknownEntity = errors.New("unknown entity")
+	// ErrNoLimits matches every [*NoLimitsError].
+	ErrNoLimits = errors.New("no limits apply")
 	// ErrNotFound reports that a namespace, an entity or a set of limits does not exist.
 	ErrNotFound = errors.New("not found")
 )
@@ -23,15 +28,20 @@ var (
 // MaxTries is how often a change is attempted when others change the same records.
 const MaxTries = 12
 
-// Retry repeats a change that starts with a read, until nobody else changes the same records in between. Its errors
-// begin with what is changed.
+// Retry repeats a change that starts with a read until nobody else changes what it read. what begins its errors.
 func Retry(ctx context.Context, what string, try func() error) error {
-	for i := range MaxTries {
+	return retry(ctx, what, MaxTries, try)
+}
+
+// retry is [Retry] with a number of tries. It pauses in proportion to how long a try takes.
+func retry(ctx context.Context, what string, tries int, try func() error) error {
+	for i := range tries {
+		began := time.Now()
 		err := try()
 		if !errors.Is(err, store.ErrConflict) {
 			return err
 		}
-		pause := time.NewTimer(rand.N(time.Millisecond << min(i, 6)))
+		pause := time.NewTimer(rand.N(max(time.Since(began), 2*time.Millisecond) << min(i, 4)))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():

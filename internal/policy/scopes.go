@@ -44,20 +44,40 @@ type Source string
 const (
 	SourceEntity        Source = "entity"
 	SourceEntityDefault Source = "entity-default"
+	SourcePlan          Source = "plan"
+	SourcePlanDefault   Source = "plan-default"
 	SourceResource      Source = "resource"
 	SourceSystem        Source = "system"
 )
 
-// The records that concern an entity on a resource, by their place among those that [recordsOf] names.
+// SourceOf returns the source of a scope's limits.
+func SourceOf(sc record.Scope) Source {
+	switch {
+	case sc.Entity != "" && sc.Resource != "":
+		return SourceEntity
+	case sc.Entity != "":
+		return SourceEntityDefault
+	case sc.Plan != "" && sc.Resource != "":
+		return SourcePlan
+	case sc.Plan != "":
+		return SourcePlanDefault
+	case sc.Resource != "":
+		return SourceResource
+	}
+	return SourceSystem
+}
+
+// The records that concern an entity on a resource, by their place among those that [recordsOf] names. Those of the
+// entity's plan follow, which are not known before the plan is.
 const (
 	slotEntity = iota
 	slotSystem
 	slotResource
 	slotLimits
 	slotDefaultLimits
-
-	// The records before the entity's own limits are all that a request with overriding limits needs of its entity.
-	slotsBeforeOwn = slotLimits
+	slotPlan
+	slotPlanDefault
+	slots
 )
 
 // scopes are where limits and settings are looked up, in order of precedence.
@@ -67,22 +87,35 @@ var scopes = []struct {
 }{
 	{SourceEntity, slotLimits},
 	{SourceEntityDefault, slotDefaultLimits},
+	{SourcePlan, slotPlan},
+	{SourcePlanDefault, slotPlanDefault},
 	{SourceResource, slotResource},
 	{SourceSystem, slotSystem},
 }
 
-// Scope is where limits are set: for an entity on a resource, for an entity on all others, for a resource, or, with
-// neither, for the namespace.
-type Scope struct{ Entity, Resource string }
-
-// Scopes returns the scopes of the limits of an entity on a resource, in order of precedence. The first that has limits
-// applies.
-func Scopes(entity, resource string) []Scope {
-	all, keys := make([]Scope, len(scopes)), recordsOf("", entity, resource)
-	for i, l := range scopes {
-		all[i].Entity, all[i].Resource = record.LimitsOf(keys[l.slot])
+// Scopes returns the scopes of the limits of an entity on a resource, in order of precedence, without those of an
+// entity or a plan that is "". The first that has limits applies.
+func Scopes(entity, plan, resource string) (all []record.Scope) {
+	if store.Aggregate(resource) {
+		return aggregateScopes(entity, plan, resource)
+	}
+	keys := append(recordsOf("", entity, resource), planRecordsOf("", plan, resource)...)
+	for _, l := range scopes {
+		own := l.slot == slotLimits || l.slot == slotDefaultLimits
+		if l.slot < len(keys) && (!own || entity != "") {
+			all = append(all, record.ScopeOf(keys[l.slot]))
+		}
 	}
 	return all
+}
+
+// aggregateScopes returns the scopes of limits on a group or the total: those that are set for exactly that.
+func aggregateScopes(entity, plan, aggregate string) []record.Scope {
+	all := []record.Scope{{Entity: entity, Resource: aggregate}}
+	if plan != "" {
+		all = append(all, record.Scope{Plan: plan, Resource: aggregate})
+	}
+	return append(all, record.Scope{Resource: aggregate})
 }
 
 // recordsOf names the records that concern an entity on a resource.
@@ -90,8 +123,18 @@ func recordsOf(namespaceID, entity, resource string) []store.Key {
 	return []store.Key{
 		slotEntity:        record.EntityKey(namespaceID, entity),
 		slotSystem:        record.SystemKey(namespaceID),
-		slotResource:      record.ResourceKey(namespaceID, resource),
-		slotLimits:        record.EntityLimitsKey(namespaceID, entity, resource),
-		slotDefaultLimits: record.EntityLimitsKey(namespaceID, entity, record.DefaultResource),
+		slotResource:      record.Scope{Resource: resource}.Key(namespaceID),
+		slotLimits:        record.Scope{Entity: entity, Resource: resource}.Key(namespaceID),
+		slotDefaultLimits: record.Scope{Entity: entity}.Key(namespaceID),
+	}
+}
+
+// planRecordsOf names the records of a plan that concern a resource; none without a plan.
+func planRecordsOf(namespaceID, plan, resource string) []store.Key {
+	if plan == "" {
+		return nil
+	}
+	return []store.Key{
+		record.Scope{Plan: plan, Resource: resource}.Key(namespaceID), record.Scope{Plan: plan}.Key(namespaceID),
 	}
 }

@@ -3,10 +3,12 @@ package policy
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -115,6 +117,39 @@ func (sh Share) Of(l store.Limit) store.Limit {
 	}
 	l.Burst = max(burst, 1)
 	return l
+}
+
+// divides returns a [*record.FieldError] if the share is a part, and a limit is no rate. A part of a quota that moves
+// with the load would admit several quotas in one window, and a balance is in one store.
+func (sh Share) divides(limits []store.Limit) error {
+	if sh.Num == sh.Den || sh.Num == 0 {
+		return nil
+	}
+	for i := range limits {
+		const alone = "give one cell all of the namespace's limits (weir cell drain the others)"
+		switch l := &limits[i]; l.Params().Kind() {
+		case clock.Quota, clock.Slots:
+			return record.Invalid("limit "+l.Name, "is no rate, and cells cannot share it: "+alone)
+		case clock.Credits:
+			return record.Invalid("limit "+l.Name, "is a balance, which belongs to one cell: "+alone)
+		case clock.Rate:
+		}
+	}
+	return nil
+}
+
+// terms returns the share's part of terms.
+func (sh Share) terms(ts []record.Terms) []record.Terms {
+	if sh.Num == sh.Den || ts == nil {
+		return ts
+	}
+	parts := slices.Clone(ts)
+	for i := range parts {
+		if most := &parts[i].MaxDebt; *most > 0 {
+			*most = max(1, clock.MulDivFloor(*most, sh.Num, sh.Den))
+		}
+	}
+	return parts
 }
 
 // scaledSets caches the parts of sets of limits, so that policies that have a set in common also have its part in

@@ -417,7 +417,12 @@ func TestUndoKeepsWhatTheClockIssued(t *testing.T) {
 func TestCrashCosts(t *testing.T) {
 	t.Parallel()
 	r := setup(t, disk.Ahead)
-	limits := []*store.Limit{perSecond("rps", 100), still("rpm", 50), {Name: "slow", Amount: 10_000, Period: time.Minute, Burst: 400_000}}
+	limits := []*store.Limit{
+		perSecond("rps", 100), still("rpm", 50),
+		{Name: "slow", Amount: 10_000, Period: time.Minute, Burst: 400_000},
+		quota("usd", 200, "hour@UTC"),
+	}
+	r.clock.Set(noon.Truncate(time.Hour).Add(-10 * time.Second)) // the hour ends meanwhile
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
@@ -436,13 +441,16 @@ func TestCrashCosts(t *testing.T) {
 		durable := x.state(xs, b)
 		r.close(s)
 		x.close(xs)
-		p := clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+		p := l.Params()
 		reading := p.Clock(clock.Nanos(r.clock.Now()))
 		if len(is.Limits) == 0 || is.Limits[0].Level <= reading {
 			return // full: nothing to lose
 		}
 		level := is.Limits[0].Level
-		longest := max(l.Burst/10, p.Clock(clock.Nanos(r.clock.Now())+int64(time.Second))-reading+1)
+		longest := l.Burst / 10
+		if p.Kind() == clock.Rate {
+			longest = max(longest, p.Clock(clock.Nanos(r.clock.Now())+int64(time.Second))-reading+1)
+		}
 		if len(durable.Limits) == 0 || durable.Limits[0].Level < level {
 			rt.Fatalf("durable %+v, true level %d", durable, level)
 		}

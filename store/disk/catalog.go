@@ -73,9 +73,3 @@ func decodeEpoch(key, value []byte) (uint64, error) {
 	}
 	return binary.LittleEndian.Uint64(value), nil
 }
-
-func readLimit(d *varint.Reader) *store.Limit {
-	l := &store.Limit{Override: d.Byte() == 1, Name: d.Text()}
-	l.Amount, l.Period, l.Burst = int64(d.Uvarint()), time.Duration(d.Uvarint()), int64(d.Uvarint())
-	return l
-}

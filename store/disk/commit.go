@@ -9,6 +9,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/internal/inmem"
 )
@@ -49,7 +50,7 @@ func (j *journal) flush(buckets bool) {
 	buckets = buckets && j.touched.Load() // the full buckets that Open found can wait for a change
 	j.mu.Lock()
 	w, ticket := j.work, j.next
-	if buckets {
+	if buckets = buckets || w.awaited; buckets {
 		j.work, j.next = work{}, newBatch()
 		j.flushing = w.since
 	} else {
@@ -106,6 +107,7 @@ type chunk struct {
 	marks   []mark
 	ops     []*op
 	at      int64 // no earlier than the last decision on any bucket in it
+	format  byte  // that the records need; 0 means the first
 	buf     []byte
 }
 
@@ -172,6 +174,15 @@ func (c *chunk) add(b *inmem.Bucket, r *inmem.Reserve) {
 	c.at = max(c.at, head.At)
 	start := len(c.buf)
 	c.buf = appendRecord(c.buf, b.Key(), &head, b, r.Slots)
+	for i := range r.Slots {
+		switch b.Limit(i).Limit.Params().Kind() {
+		case clock.Rate:
+		case clock.Slots:
+			c.format = format
+		default:
+			c.format = max(c.format, quotas)
+		}
+	}
 	c.records = append(c.records, record{entry: entry{b.Key(), b}, start: start, end: len(c.buf)})
 }
 
@@ -249,7 +260,7 @@ func (j *journal) requeue(entries []entry) {
 	}
 }
 
-// op is a catalog commit that waits to be written.
+// op is a catalog commit, or the removal of credits, that waits to be written.
 type op struct {
 	puts  []pair // a pair without a value deletes the key
 	begin bool   // marks the store as in use
@@ -291,6 +302,11 @@ func (j *journal) persist(records []store.Record, epochs map[string]uint64) erro
 		}
 		o.puts = append(o.puts, pair{epochBucket, key, encodeEpoch(key, e)})
 	}
+	return j.apply(o)
+}
+
+// apply returns when an op is durable.
+func (j *journal) apply(o *op) error {
 	j.mu.Lock()
 	if j.closed {
 		j.mu.Unlock()

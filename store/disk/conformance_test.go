@@ -2,6 +2,7 @@ package disk_test
 
 import (
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -18,6 +19,7 @@ func TestMain(m *testing.M) {
 }
 
 func harness(mode disk.Mode) storetest.Harness {
+	var cuts sync.Map // by store
 	return storetest.Harness{
 		Open: func(t testing.TB, clock *storetest.Clock) store.Store {
 			t.Helper()
@@ -26,10 +28,56 @@ func harness(mode disk.Mode) storetest.Harness {
 				t.Fatal(err)
 			}
 			s.NoSync()
+			c := new(cut)
+			s.Commits(c.commit)
+			cuts.Store(s, c)
 			return s
 		},
-		Caps: storetest.Caps{HandClock: true, AtomicTake: true},
+		Caps: storetest.Caps{HandClock: true, AtomicTake: true, Quotas: true, Credits: true, Slots: true},
+		Cut: func(_ testing.TB, s store.Store, n int, made bool) func() int {
+			c, _ := cuts.Load(s)
+			return c.(*cut).begin(n, made)
+		},
 	}
+}
+
+// cut makes one of the commits fail.
+type cut struct {
+	mu      sync.Mutex
+	active  bool
+	made    bool
+	at, did int
+}
+
+func (c *cut) begin(n int, made bool) (end func() int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.active, c.made, c.at, c.did = true, made, n, 0
+	return func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.active = false
+		return c.did
+	}
+}
+
+func (c *cut) commit(commit func() error) error {
+	c.mu.Lock()
+	fails := c.active && c.did == c.at
+	if c.active {
+		c.did++
+	}
+	made := c.made
+	c.mu.Unlock()
+	if !fails {
+		return commit()
+	}
+	if made {
+		if err := commit(); err != nil {
+			return err
+		}
+	}
+	return full
 }
 
 func TestConformance(t *testing.T) {

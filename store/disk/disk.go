@@ -123,6 +123,31 @@ func (s *Store) settle(settle store.Settle) (store.Outcome, inmem.Tickets, error
 	return s.table.Settle(settle)
 }
 
+// Credit implements [store.Store]. In every mode it waits until it is in the file.
+func (s *Store) Credit(ctx context.Context, credit store.Credit) (store.Credited, error) {
+	if err := s.ready(ctx, nil); err != nil {
+		return store.Credited{}, err
+	}
+	s.journal.gate.RLock()
+	out, tickets, err := s.table.Credit(credit)
+	s.journal.gate.RUnlock()
+	if err == nil {
+		err = tickets.Wait(ctx)
+	}
+	if err != nil {
+		return store.Credited{}, err
+	}
+	return out, nil
+}
+
+// ForgetCredits implements [store.Store].
+func (s *Store) ForgetCredits(ctx context.Context, b store.Bucket, limit string) error {
+	if err := s.ready(ctx, nil); err != nil {
+		return err
+	}
+	return s.journal.forgetCredits([]byte(s.table.ForgetCredits(b, limit)))
+}
+
 // Peek implements [store.Store].
 func (s *Store) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapshot, error) {
 	if err := s.ready(ctx, nil); err != nil {

@@ -1,6 +1,11 @@
 package disk
 
-import bolt "go.etcd.io/bbolt"
+import (
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/varint"
+)
 
 // NoSync makes a store leave syncing its file to the system, for tests that do not simulate a power cut.
 func (s *Store) NoSync() {
@@ -40,3 +45,9 @@ var (
 
 // Reserve exports reserve.
 var Reserve = reserve
+
+// AppendLimit exports appendLimit.
+var AppendLimit = appendLimit
+
+// ReadLimit exports readLimit.
+func ReadLimit(raw []byte) (*store.Limit, error) { return readLimit(&varint.Reader{Rest: raw}) }

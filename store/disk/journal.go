@@ -1,11 +1,14 @@
 package disk
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	bolt "go.etcd.io/bbolt"
 
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/internal/inmem"
@@ -56,9 +59,11 @@ type committer struct {
 type work struct {
 	queue []entry  // changed buckets
 	gone  []string // keys of buckets whose records must be deleted
-	marks []mark   // ids of settles
+	marks []mark   // ids of settles, and credits
 	ops   []*op    // catalog commits
 	since time.Time
+	// awaited is set if somebody waits for it in a mode that else writes at intervals, or not at all.
+	awaited bool
 }
 
 type entry struct {
@@ -66,10 +71,11 @@ type entry struct {
 	b   *inmem.Bucket
 }
 
-// mark is a settle's id. Its buckets are written with it, so that neither is durable without the other.
+// mark is a settle's id, or a credit. Its buckets are written with it, so that neither is durable without the other.
 type mark struct {
 	id      string
 	expires time.Time
+	credit  int64 // of a credit: its amount
 	bs      []*inmem.Bucket
 }
 
@@ -242,18 +248,64 @@ func (j *journal) Once(id string, expires time.Time, bs []*inmem.Bucket) inmem.T
 	if !j.begun.Load() {
 		j.begin()
 	}
+	return j.mark(mark{id: id, expires: expires, bs: there}, j.mode.waits())
+}
+
+// Credited implements [inmem.Journal].
+func (j *journal) Credited(b *inmem.Bucket, id string, amount int64) inmem.Ticket {
+	return j.mark(mark{id: id, credit: amount, bs: []*inmem.Bucket{b}}, true)
+}
+
+// mark adds a mark to the next transaction, and returns its ticket if the answer waits for it.
+func (j *journal) mark(m mark, waits bool) inmem.Ticket {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.work.marks = append(j.work.marks, mark{id, expires, there})
+	j.work.marks = append(j.work.marks, m)
 	j.started()
 	switch {
 	case j.closed:
 		return refused
-	case !j.mode.waits():
+	case !waits:
 		return nil
 	}
+	j.work.awaited = true
 	j.kick()
 	return j.next
+}
+
+// Recorded implements [inmem.Journal].
+func (j *journal) Recorded(id string) (amount int64, err error) {
+	err = guarded(func() error {
+		return j.file.db.View(func(tx *bolt.Tx) error {
+			if b := tx.Bucket(creditBucket); b != nil {
+				amount, err = decodeCredit([]byte(id), b.Get([]byte(id)))
+			}
+			return err
+		})
+	})
+	return amount, err
+}
+
+// forgetCredits removes the credits that were recorded under ids with a prefix, and returns when that is durable.
+func (j *journal) forgetCredits(prefix []byte) error {
+	o := &op{done: make(chan struct{})}
+	err := guarded(func() error {
+		return j.file.db.View(func(tx *bolt.Tx) error {
+			b := tx.Bucket(creditBucket)
+			if b == nil {
+				return nil
+			}
+			c := b.Cursor()
+			for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+				o.puts = append(o.puts, pair{bucket: creditBucket, key: bytes.Clone(k)})
+			}
+			return nil
+		})
+	})
+	if err != nil || len(o.puts) == 0 {
+		return err
+	}
+	return j.apply(o)
 }
 
 // Evicted implements [inmem.Journal]. A later transaction deletes the record. Until then, and after a crash, the bucket

@@ -103,5 +103,8 @@ func each(tx *bolt.Tx, name []byte, f func(k, v []byte) error) error {
 }
 
 func damaged(name, key []byte, err error) error {
+	if errors.Is(err, ErrNewer) {
+		return fmt.Errorf("%s %q: %w", name, key, err)
+	}
 	return fmt.Errorf("%w: %s %q: %w", ErrCorrupt, name, key, err)
 }

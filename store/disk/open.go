@@ -197,11 +197,13 @@ func begin(db *bolt.DB) (st state, fresh bool, err error) {
 				}
 			}
 			meta := tx.Bucket(metaBucket)
-			return errors.Join(meta.Put(formatKey, append([]byte(magic), format)), meta.Put(stateKey, st.encode()))
+			return errors.Join(meta.Put(formatKey, formatRecord(first)), meta.Put(stateKey, st.encode()))
 		})
 	})
 	return st, true, err
 }
+
+func formatRecord(version byte) []byte { return append([]byte(magic), version) }
 
 func checkFormat(v []byte) error {
 	switch n := len(magic); {
@@ -209,7 +211,7 @@ func checkFormat(v []byte) error {
 		return ErrForeign
 	case v[n] > format:
 		return fmt.Errorf("%w: format %d, this one knows %d", ErrNewer, v[n], format)
-	case v[n] != format || len(v) != n+1:
+	case v[n] < first || len(v) != n+1:
 		return fmt.Errorf("%w: format %q", ErrCorrupt, v[n:])
 	}
 	return nil
@@ -234,9 +236,9 @@ func openError(file string, err error) error {
 	var hint string
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
-		err, hint = ErrLocked, "stop that process, or use it over HTTP"
+		err, hint = ErrLocked, "stop that process or, if it is weir serve, go through it: --server URL"
 	case errors.Is(err, ErrNotExist):
-		hint = "check the path; commands that write create a new store"
+		hint = "check the path, or create a store here with its first limits: weir system set -l rpm:100/min"
 	case errors.Is(err, fs.ErrPermission):
 		hint = "the user that runs weir must own the directory and the file"
 	case errors.Is(err, syscall.ENOTDIR):

@@ -3,10 +3,12 @@ package disk
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"time"
 
 	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/clock/calendar"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/internal/inmem"
 	"github.com/weirlimits/weir/store/internal/varint"
@@ -17,6 +19,7 @@ var (
 	metaBucket    = []byte("meta")
 	recordBucket  = []byte("buckets")
 	settledBucket = []byte("settled")
+	creditBucket  = []byte("credits") // there from the first credit on
 	catalogBucket = []byte("catalog")
 	epochBucket   = []byte("epochs")
 
@@ -25,8 +28,9 @@ var (
 )
 
 const (
-	// format is the version of the layout.
-	format = 1
+	// format is the version of the layout, first that of files that never had a quota or a balance, and quotas that of
+	// files that never had a limit of slots.
+	format, quotas, first = 3, 2, 1
 	// magic marks the format record of a weir store.
 	magic = "weir store\n"
 	// maxKey is the longest key in bytes, below bbolt's 32 KiB.
@@ -71,6 +75,9 @@ func appendRecord(buf []byte, key string, head *inmem.Record, b *inmem.Bucket, l
 		buf = binary.LittleEndian.AppendUint64(buf, uint64(levels[i].Next))
 		buf = binary.AppendUvarint(buf, uint64(s.Debited))
 		buf = binary.AppendUvarint(buf, uint64(s.Returned))
+		if h, ok := b.Held(i); ok {
+			buf = appendHeld(buf, &h)
+		}
 	}
 	buf = binary.AppendUvarint(buf, uint64(head.Takes))
 	var small [128]byte
@@ -80,13 +87,64 @@ func appendRecord(buf []byte, key string, head *inmem.Record, b *inmem.Bucket, l
 func appendLimit(buf []byte, l *store.Limit) []byte {
 	flags := byte(0)
 	if l.Override {
-		flags = 1
+		flags |= isOverride
+	}
+	if l.Window != (calendar.Window{}) {
+		flags |= hasWindow
+	}
+	if l.IsSlots() {
+		flags |= isSlots
 	}
 	buf = append(buf, flags)
 	buf = varint.AppendText(buf, l.Name)
 	buf = binary.AppendUvarint(buf, uint64(l.Amount))
 	buf = binary.AppendUvarint(buf, uint64(l.Period))
-	return binary.AppendUvarint(buf, uint64(l.Burst))
+	buf = binary.AppendUvarint(buf, uint64(l.Burst))
+	if flags&hasWindow != 0 {
+		buf = varint.AppendText(buf, l.Window.String())
+	}
+	if flags&isSlots != 0 {
+		buf = binary.AppendUvarint(buf, uint64(l.Heal))
+	}
+	return buf
+}
+
+// The flags of a limit.
+const isOverride, hasWindow, isSlots = 1, 2, 4
+
+func appendHeld(buf []byte, h *inmem.Held) []byte {
+	for _, n := range [...]int64{int64(h.Birth), h.Cur, h.End, h.Prev, h.PrevEnd} {
+		buf = binary.LittleEndian.AppendUint64(buf, uint64(n))
+	}
+	return buf
+}
+
+func readHeld(d *varint.Reader) (h inmem.Held) {
+	h.Birth = d.Uint64()
+	for _, n := range [...]*int64{&h.Cur, &h.End, &h.Prev, &h.PrevEnd} {
+		*n = int64(d.Uint64())
+	}
+	return h
+}
+
+func readLimit(d *varint.Reader) (*store.Limit, error) {
+	flags := d.Byte()
+	l := &store.Limit{Override: flags&isOverride != 0, Name: d.Text()}
+	l.Amount, l.Period, l.Burst = int64(d.Uvarint()), time.Duration(d.Uvarint()), int64(d.Uvarint())
+	if flags&hasWindow != 0 {
+		text := d.Text()
+		if d.Failed {
+			return nil, errDecode
+		}
+		var err error
+		if l.Window, err = calendar.Parse(text); err != nil {
+			return nil, fmt.Errorf("%w: limit %q: %w", ErrNewer, l.Name, err)
+		}
+	}
+	if flags&isSlots != 0 {
+		l.Heal = time.Duration(d.Uvarint())
+	}
+	return l, nil
 }
 
 func decodeRecord(key, value []byte) (*inmem.Record, error) {
@@ -102,8 +160,16 @@ func decodeRecord(key, value []byte) (*inmem.Record, error) {
 	}
 	rec.Limits = make([]store.LimitState, n)
 	for i := range rec.Limits {
-		rec.Limits[i] = store.LimitState{
-			Limit: readLimit(&d), Level: int64(d.Uint64()), Debited: int64(d.Uvarint()), Returned: int64(d.Uvarint()),
+		l := &rec.Limits[i]
+		if l.Limit, err = readLimit(&d); err != nil {
+			return nil, err
+		}
+		l.Level, l.Debited, l.Returned = int64(d.Uint64()), int64(d.Uvarint()), int64(d.Uvarint())
+		if l.Limit.IsSlots() {
+			if rec.Held == nil {
+				rec.Held = make(map[int]inmem.Held)
+			}
+			rec.Held[i] = readHeld(&d)
 		}
 	}
 	if len(d.Rest) > 0 { // absent in records from before usage was kept
@@ -157,6 +223,24 @@ func decodeMark(key, value []byte) (id string, expires time.Time, err error) {
 	}
 	sec := int64(binary.BigEndian.Uint64(key) ^ 1<<63)
 	return string(key[12:]), time.Unix(sec, int64(binary.BigEndian.Uint32(key[8:]))), nil
+}
+
+// encodeCredit returns the value of a credit, whose key is its mark.
+func encodeCredit(key []byte, amount int64) []byte {
+	return checked(key, binary.AppendUvarint(nil, uint64(amount)))
+}
+
+// decodeCredit returns the amount of a credit, or 0 if there is no value.
+func decodeCredit(key, value []byte) (int64, error) {
+	if value == nil {
+		return 0, nil
+	}
+	raw, err := unchecked(key, value)
+	d := varint.Reader{Rest: raw}
+	if n := int64(d.Uvarint()); err == nil && d.Done() && n > 0 {
+		return n, nil
+	}
+	return 0, damaged(creditBucket, key, errDecode)
 }
 
 func markExpired(key []byte, now int64) bool {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/clock"
-	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/internal/inmem"
 )
 
@@ -30,7 +29,7 @@ func (j *journal) plan(b *inmem.Bucket, r *inmem.Reserve, now int64) {
 			if known {
 				base, since = r.Slots[i].Base, now-r.At
 			}
-			next = reserve(params(s.Limit), s.Level, base, now, since, known)
+			next = reserve(s.Limit.Params(), s.Level, base, now, since, known)
 		}
 		p := &r.Slots[i]
 		p.Next, p.Base = next, s.Level
@@ -46,10 +45,18 @@ func (j *journal) plan(b *inmem.Bucket, r *inmem.Reserve, now int64) {
 
 // reserve returns the level to make durable: the true level plus a stretch meant to last about a second, estimated from
 // how far the level has moved since it was at base. The level of a nearly full bucket moves with the clock, however
-// little is taken.
+// little is taken; that of a quota begins again with each window.
 func reserve(p clock.Params, level, base, now, since int64, known bool) int64 {
 	reading := p.Clock(now)
-	longest := max(p.Burst/10, clock.Outstanding(p.Clock(now+int64(time.Second)), reading))
+	longest := p.Burst / 10
+	switch p.Kind() {
+	case clock.Credits, clock.Slots: // what is lost never comes back, or is held: every debit waits for its commit
+		return level
+	case clock.Quota:
+		base = max(base, reading)
+	case clock.Rate:
+		longest = max(longest, clock.Outstanding(p.Clock(now+int64(time.Second)), reading))
+	}
 	var stretch int64
 	if known && since < idle {
 		moved := float64(clock.Outstanding(level, base))
@@ -64,8 +71,4 @@ func reserve(p clock.Params, level, base, now, since int64, known bool) int64 {
 	// No further than a debit now could reach, and not below the true level, which a forced debit may have raised
 	// further.
 	return max(level, min(clock.Spend(level, level, stretch), clock.Spend(reading, reading, p.Burst)))
-}
-
-func params(l *store.Limit) clock.Params {
-	return clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 }

@@ -98,6 +98,15 @@ func perSecond(name string, tokens int64) *store.Limit {
 	return &store.Limit{Name: name, Amount: tokens * 1000, Period: time.Second, Burst: tokens * 1000}
 }
 
+// quota returns a limit of tokens per window of the calendar, such as month@UTC.
+func quota(name string, tokens int64, window string) *store.Limit {
+	l := &store.Limit{Name: name, Amount: tokens * 1000, Burst: tokens * 1000}
+	if err := l.Window.UnmarshalText([]byte(window)); err != nil {
+		panic(err)
+	}
+	return l
+}
+
 func debit(b store.Bucket, l *store.Limit, tokens int64) store.Debit {
 	return store.Debit{Bucket: b, Epoch: 1, Charges: []store.Charge{{Limit: l, Amount: tokens * 1000}}}
 }
@@ -188,6 +197,6 @@ func begin[T any](f func() T) <-chan T {
 }
 
 func available(l *store.Limit, level int64, now time.Time) int64 {
-	p := clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+	p := l.Params()
 	return p.Available(level, p.Clock(clock.Nanos(now)))
 }

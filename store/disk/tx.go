@@ -35,7 +35,7 @@ func (f *file) put(tx *bolt.Tx, c *chunk, clean bool) error {
 		}
 	}
 	if len(c.marks) > 0 {
-		if err := putMarks(tx.Bucket(settledBucket), c.marks, c.at); err != nil {
+		if err := putMarks(tx, c); err != nil {
 			return err
 		}
 	}
@@ -49,8 +49,14 @@ func (f *file) put(tx *bolt.Tx, c *chunk, clean bool) error {
 	if len(c.records)+len(c.gone)+len(c.marks) == 0 && !clean && !begin {
 		return nil // only the catalog has changed
 	}
+	meta := tx.Bucket(metaBucket)
+	if has := meta.Get(formatKey); c.format > has[len(has)-1] { // an earlier version refuses the file from now on
+		if err := meta.Put(formatKey, formatRecord(c.format)); err != nil {
+			return err
+		}
+	}
 	st := state{Clock: c.at, IDs: f.ids, Clean: clean}
-	return tx.Bucket(metaBucket).Put(stateKey, st.encode())
+	return meta.Put(stateKey, st.encode())
 }
 
 func (o *op) put(tx *bolt.Tx) error {
@@ -67,18 +73,32 @@ func (o *op) put(tx *bolt.Tx) error {
 	return nil
 }
 
-// putMarks writes ids of settles and removes some expired ones: more than it writes, so that removal keeps up.
-func putMarks(b *bolt.Bucket, marks []mark, now int64) error {
-	for i := range marks {
-		key := markKey(marks[i].id, marks[i].expires)
+// putMarks writes credits and ids of settles. It removes some expired ids: more than it writes, so that removal keeps
+// up.
+func putMarks(tx *bolt.Tx, in *chunk) error {
+	b := tx.Bucket(settledBucket)
+	for i := range in.marks {
+		m := &in.marks[i]
+		if m.credit != 0 {
+			in.format = max(in.format, quotas)
+			credits, err := tx.CreateBucketIfNotExists(creditBucket)
+			if err != nil {
+				return err
+			}
+			if err := credits.Put([]byte(m.id), encodeCredit([]byte(m.id), m.credit)); err != nil {
+				return err
+			}
+			continue
+		}
+		key := markKey(m.id, m.expires)
 		if err := b.Put(key, checked(key, nil)); err != nil {
 			return err
 		}
 	}
 	c := b.Cursor()
-	for range 2*len(marks) + 8 {
+	for range 2*len(in.marks) + 8 {
 		k, _ := c.First()
-		if k == nil || !markExpired(k, now) {
+		if k == nil || !markExpired(k, in.at) {
 			break
 		}
 		if err := c.Delete(); err != nil {

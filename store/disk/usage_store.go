@@ -34,8 +34,11 @@ func (s *Store) Usage(ctx context.Context, query store.UsageQuery) (page store.U
 	if err := s.ready(ctx, nil); err != nil {
 		return page, err
 	}
-	if err := ledger.Check(query.Window); err != nil || s.usage == nil {
+	if err := ledger.Check(query.Window); err != nil {
 		return page, err
+	}
+	if s.usage == nil {
+		return page, store.ErrNotMetered
 	}
 	s.journal.settled(ctx)
 	err = s.usage.view(query.Known || query.After != "", func(tx ledger.Tx) error {

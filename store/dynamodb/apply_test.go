@@ -11,25 +11,26 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"pgregory.net/rapid"
 
+	"github.com/weirlimits/weir/internal/batch/expr"
 	"github.com/weirlimits/weir/internal/batch/plan"
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
-// twin is an item in a table, and as [plan.Update.Apply] has it.
+// twin is an item in a table, and as [expr.Update.Apply] has it.
 type twin struct {
 	*rapid.T
 
 	st    *stage
 	s     *dynamodb.Store
 	key   map[string]types.AttributeValue
-	attrs plan.Attributes
+	attrs expr.Attributes
 	now   time.Time
 }
 
 // apply makes a write on both, and returns the item as it then is.
-func (w *twin) apply(u *plan.Update) (it *plan.Item, applied bool) {
+func (w *twin) apply(u *expr.Update) (it *plan.Item, applied bool) {
 	_, err := w.st.fake.UpdateItem(w.st.Context(), w.s.Input(w.key, u))
 	w.attrs, applied = u.Apply(w.attrs)
 	if applied != (err == nil) {
@@ -41,13 +42,13 @@ func (w *twin) apply(u *plan.Update) (it *plan.Item, applied bool) {
 			item = it
 		}
 	}
-	have := make(plan.Attributes)
+	have := make(expr.Attributes)
 	for name, v := range item {
 		switch v := v.(type) {
 		case *types.AttributeValueMemberN:
-			have[name] = plan.Value{Type: plan.Number, Text: v.Value}
+			have[name] = expr.Value{Type: expr.Number, Text: v.Value}
 		case *types.AttributeValueMemberS:
-			have[name] = plan.Value{Type: plan.Text, Text: v.Value}
+			have[name] = expr.Value{Type: expr.Text, Text: v.Value}
 		}
 	}
 	delete(have, "PK")
@@ -57,7 +58,7 @@ func (w *twin) apply(u *plan.Update) (it *plan.Item, applied bool) {
 	if !maps.Equal(have, want) {
 		w.Fatalf("the table has %v, want %v", have, want)
 	}
-	it, err = w.attrs.Parse()
+	it, err = plan.Parse(w.attrs)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -71,7 +72,10 @@ func drawJob(t *rapid.T, views map[string]*plan.View, s *plan.State) *plan.Job {
 	kind := rapid.SampledFrom([]plan.Kind{plan.Take, plan.Take, plan.Take, plan.Settle}).Draw(t, "kind")
 	j := &plan.Job{
 		Kind: kind, View: v, Amounts: make([]int64, len(v.Limits)), Epoch: rapid.Uint64Range(1, 3).Draw(t, "epoch"),
-		Since: s.Sent - uint64(rapid.IntRange(0, min(1, int(s.Sent))).Draw(t, "waited")), Came: s.Latest, Counts: kind == plan.Take,
+		Arrival: plan.Arrival{
+			Since: s.Sent - uint64(rapid.IntRange(0, min(1, int(s.Sent))).Draw(t, "waited")), Came: s.Latest,
+		},
+		Counts: kind == plan.Take,
 	}
 	for i := range j.Amounts {
 		least := int64(0)
@@ -79,6 +83,16 @@ func drawJob(t *rapid.T, views map[string]*plan.View, s *plan.State) *plan.Job {
 			least = -5000
 		}
 		j.Amounts[i] = rapid.Int64Range(least, 20_000).Draw(t, "amount")
+	}
+	if kind == plan.Settle && v.Slots {
+		n := len(v.Limits)
+		j.Terms = &plan.Terms{MaxDebt: make([]int64, n), Strict: make([]bool, n), Holds: make([]*store.Hold, n)}
+		if it := s.Last; it != nil && it.Find(v.Names[n-1]) != nil {
+			h := it.Find(v.Names[n-1]).Slots
+			j.Terms.Holds[n-1] = &store.Hold{
+				Birth: it.Held, End: clock.Time(rapid.SampledFrom([]int64{h.End, h.PrevEnd}).Draw(t, "end")),
+			}
+		}
 	}
 	if kind == plan.Take && rapid.IntRange(0, 5).Draw(t, "forced") == 0 {
 		j.Forced = make([]bool, len(j.Amounts))
@@ -91,7 +105,7 @@ func drawJob(t *rapid.T, views map[string]*plan.View, s *plan.State) *plan.Job {
 	return j
 }
 
-// TestApply checks that [plan.Update.Apply] makes of an item what the table makes of it, for what two planners write that
+// TestApply checks that [expr.Update.Apply] makes of an item what the table makes of it, for what two planners write that
 // do not see each other's writes, and for the steps of a split.
 func TestApply(t *testing.T) {
 	t.Parallel()
@@ -102,6 +116,7 @@ func TestApply(t *testing.T) {
 	views := make(map[string]*plan.View)
 	for name, limits := range map[string][]*store.Limit{
 		"slow": {slow}, "fast": {fast}, "two": {slow, other}, "over": {&over}, "with over": {slow, &over},
+		"slots": {store.Slots("rpm", 30_000, 16*time.Second)}, "with slots": {slow, store.Slots("tpm", 30_000, 16*time.Second)},
 	} {
 		var charges []store.Charge
 		for _, l := range limits {
@@ -128,6 +143,9 @@ func TestApply(t *testing.T) {
 		for range rapid.IntRange(1, 25).Draw(t, "writes") {
 			w.now = w.now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "after")) * time.Millisecond)
 			births++
+			if rapid.IntRange(0, 5).Draw(t, "long") == 0 {
+				w.now = w.now.Add(10 * time.Second)
+			}
 			if last != nil && rapid.IntRange(0, 12).Draw(t, "step") == 0 {
 				last = w.split(last, births, forms)
 				continue
@@ -149,10 +167,13 @@ func TestApply(t *testing.T) {
 				continue
 			}
 			write.Birth = births
-			u := new(plan.Update)
+			u := new(expr.Update)
 			write.Update(u)
 			it, applied := w.apply(u)
 			forms[fmt.Sprintf("%v %t", write.Entries[0].Job.Kind, applied)]++
+			if write.Entries[0].Job.View.Slots {
+				forms[fmt.Sprintf("slots %v %t", write.Entries[0].Job.Kind, applied)]++
+			}
 			next, answers := plan.Judge(*s, write, plan.Got{Item: it, Applied: applied})
 			if *s, last = next, it; !applied {
 				continue
@@ -164,8 +185,11 @@ func TestApply(t *testing.T) {
 			}
 		}
 	})
-	for _, form := range []string{"take true", "take false", "settle true", "settle false", "undo true", "undo false", "freeze", "convert", "refill"} {
-		if forms[form] == 0 {
+	for _, form := range []string{
+		"take true", "take false", "settle true", "settle false", "undo true", "undo false", "freeze", "convert", "refill",
+		"slots take true", "slots take false", "slots settle true", "slots settle false", "slots undo true", "slots undo false",
+	} {
+		if !testing.Short() && forms[form] == 0 {
 			t.Errorf("%s: not tried (%v)", form, forms)
 		}
 	}
@@ -174,16 +198,16 @@ func TestApply(t *testing.T) {
 // split makes the next step of a split of shard 0, or fills the shard anew.
 func (w *twin) split(last *plan.Item, id uint64, forms map[string]int) *plan.Item {
 	now := clock.Nanos(w.now)
-	var u *plan.Update
+	var u *expr.Update
 	switch {
 	case last.Frozen:
-		u = last.Convert(now)
+		u = last.Convert(0, now)
 		forms["convert"]++
 	case last.Shards < 4 && rapid.Bool().Draw(w.T, "freeze"):
-		u = plan.Freeze(plan.Place{N: last.Shards}, now)
+		u = last.FreezeRoot(now)
 		forms["freeze"]++
 	default:
-		u = last.Refill(0, last, id, now)
+		u, _ = last.Refill(0, last, id, now)
 		forms["refill"]++
 	}
 	it, _ := w.apply(u)

@@ -9,6 +9,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/raced"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
@@ -64,7 +65,7 @@ const maxAllocs = 20
 
 //nolint:paralleltest // allocations are counted over the whole process
 func TestTakeAllocs(t *testing.T) {
-	if raced {
+	if raced.On {
 		t.Skip("the race detector has pools forget at random")
 	}
 	_, s, take := warm(t, plenty, 3)

@@ -10,19 +10,24 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/weirlimits/weir/internal/batch/expr"
 	"github.com/weirlimits/weir/internal/batch/plan"
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/booking"
 	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 	"github.com/weirlimits/weir/store/internal/cursor"
 )
 
 // bucket is what the process remembers of a bucket.
 type bucket struct {
-	s   *Store
-	key store.Bucket
+	s    *Store
+	key  store.Bucket
+	long error // its key is too long for DynamoDB
 
 	views viewCache
+
+	rootTTL atomic.Int64 // that shard 0 of the split bucket was seen to have
 
 	mu     sync.Mutex // held while the list of shards is replaced
 	shards atomic.Pointer[[]*shard]
@@ -46,7 +51,7 @@ func (s *Store) bucket(key store.Bucket) *bucket {
 		if len(s.buckets.m) >= s.cfg.MaxBuckets {
 			s.buckets.drop(s.cfg.MaxBuckets / 16)
 		}
-		b = &bucket{s: s, key: key, laying: make(chan struct{}, 1)}
+		b = &bucket{s: s, key: key, long: table.CheckBucket(key), laying: make(chan struct{}, 1)}
 		b.follow(1)
 		s.buckets.m[key] = b
 	}
@@ -110,34 +115,13 @@ func (c *viewCache) of(charges []store.Charge) (*plan.View, error) {
 	return v, nil
 }
 
-// parseItem decodes a bucket's shard.
-func parseItem(attrs map[string]types.AttributeValue) (*plan.Item, error) {
-	if len(attrs) == 0 {
-		return plan.Missing, nil
-	}
-	it := plan.NewItem(len(attrs))
-	for name, v := range attrs {
-		var value plan.Value
-		switch v := v.(type) {
-		case *types.AttributeValueMemberN:
-			value = plan.Value{Type: plan.Number, Text: v.Value}
-		case *types.AttributeValueMemberS:
-			value = plan.Value{Type: plan.Text, Text: v.Value}
-		}
-		if err := it.Put(name, value); err != nil {
-			return nil, err
-		}
-	}
-	return it, it.Check()
-}
-
 func (s *Store) readItems(ctx context.Context, keys []table.Key, items map[table.Key]*plan.Item) error {
 	got, err := s.calls.BatchGet(ctx, keys)
 	if err != nil {
 		return err
 	}
 	for _, k := range keys {
-		if items[k], err = parseItem(got[k]); err != nil {
+		if items[k], err = table.ParseItem(got[k]); err != nil {
 			return s.calls.Damaged(k, err)
 		}
 	}
@@ -145,12 +129,12 @@ func (s *Store) readItems(ctx context.Context, keys []table.Key, items map[table
 }
 
 // input returns an update as the SDK takes it. The answer shows the whole item, whether it is applied or not.
-func (s *Store) input(key map[string]types.AttributeValue, u *plan.Update) *dynamodb.UpdateItemInput {
+func (s *Store) input(key map[string]types.AttributeValue, u *expr.Update) *dynamodb.UpdateItemInput {
 	x := s.expressions.Of(u)
 	values := make(map[string]types.AttributeValue, u.Len())
 	numbers := make([]types.AttributeValueMemberN, u.Len())
-	u.Each(func(name string, v plan.Value) {
-		if v.Type == plan.Text {
+	u.Each(func(name string, v expr.Value) {
+		if v.Type == expr.Text {
 			values[name] = table.Str(v.Text)
 			return
 		}
@@ -170,7 +154,14 @@ func (s *Store) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapsh
 	if err := s.calls.Ready(ctx); err != nil {
 		return store.Snapshot{}, err
 	}
-	items := make(map[table.Key]*plan.Item)
+	snap, _, err := s.peek(ctx, buckets...)
+	return snap, err
+}
+
+func (s *Store) peek(
+	ctx context.Context, buckets ...store.Bucket,
+) (snap store.Snapshot, items map[table.Key]*plan.Item, err error) {
+	items = make(map[table.Key]*plan.Item)
 	depth := make([]int, len(buckets))
 	var keys []table.Key
 	for i, b := range buckets {
@@ -179,7 +170,7 @@ func (s *Store) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapsh
 	}
 	for len(keys) > 0 {
 		if err := s.readItems(ctx, keys, items); err != nil {
-			return store.Snapshot{}, err
+			return snap, nil, err
 		}
 		keys = nil
 		for i, b := range buckets {
@@ -197,7 +188,7 @@ func (s *Store) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapsh
 	for _, it := range items {
 		now = max(now, it.At)
 	}
-	snap := store.Snapshot{At: clock.Time(now), States: make([]store.State, len(buckets))}
+	snap = store.Snapshot{At: clock.Time(now), States: make([]store.State, len(buckets))}
 	for i, b := range buckets {
 		shards := make([]*plan.Item, depth[i])
 		for k := range shards {
@@ -205,7 +196,7 @@ func (s *Store) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapsh
 		}
 		snap.States[i] = plan.Combine(b, shards, now)
 	}
-	return snap, nil
+	return snap, items, nil
 }
 
 // Buckets implements [store.Store]. Buckets are found through an index, which usually follows the table within moments:
@@ -217,7 +208,7 @@ func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketP
 	if q.Namespace == "" {
 		return store.BucketPage{}, table.Invalid("a list of buckets without a namespace")
 	}
-	mark := cursor.Mark("bucket", q.Namespace, q.Entity, q.Resource)
+	pages := cursor.OfBuckets(&q)
 	lo, hi := "bucket\x00", "bucket\x01"
 	if q.Entity != "" {
 		lo = table.SortKey("bucket", q.Entity, "")
@@ -225,14 +216,11 @@ func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketP
 	}
 	after := ""
 	if q.After != "" {
-		at, err := cursor.Parse(mark, q.After)
-		if err != nil {
-			return store.BucketPage{}, err
-		}
-		if at < lo || at > hi {
+		at, err := pages.Parse(q.After)
+		after = table.SortKey("bucket", at.ID, at.Sub)
+		if err != nil || len(after) > table.MaxRange {
 			return store.BucketPage{}, store.ErrBadCursor
 		}
-		after = at
 	}
 	ctx, cancel := s.calls.Within(ctx)
 	defer cancel()
@@ -253,7 +241,8 @@ func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketP
 	}
 	if len(page.States) > limit {
 		page.States = page.States[:limit]
-		page.Next = cursor.Make(mark, table.BucketSort(page.States[limit-1].Bucket))
+		last := page.States[limit-1].Bucket
+		page.Next = pages.Make(cursor.Position{ID: last.Entity, Sub: last.Resource})
 	}
 	return page, nil
 }
@@ -327,7 +316,9 @@ func (b *bucket) forget(ctx context.Context) error {
 
 // Split doubles the number of a bucket's shards until there are n, and returns how many there are. This is what a
 // process does by itself if it writes to a shard too often. There are never more than Config.MaxShards, and a bucket
-// that does not exist is not split. Errors: store.ErrInvalid if n is not a power of two.
+// that does not exist, or of which slots are or were held, is not split.
+//
+// Errors: store.ErrInvalid if n is not a power of two.
 func (s *Store) Split(ctx context.Context, b store.Bucket, n int) (int, error) {
 	if err := s.calls.Ready(ctx); err != nil {
 		return 0, err
@@ -355,7 +346,7 @@ func (s *Store) Measures() []store.Measure {
 	return []store.Measure{
 		{
 			Name:  "clock_skew_seconds",
-			Help:  "How far DynamoDB's clock is ahead of this machine's, as far as weir corrects for it.",
+			Help:  "How far the time by which weir decides is ahead of this machine's clock.",
 			Value: s.Skew().Seconds(),
 		},
 		{Name: "remembered_buckets", Help: "Buckets whose state the process remembers.", Value: float64(buckets)},
@@ -367,12 +358,17 @@ func (s *Store) Measures() []store.Measure {
 			&s.measures.denied,
 		),
 		total("writes_failed", "Writes to buckets without an answer.", &s.measures.failed),
+		total(
+			"slots_corrected",
+			"Limits of slots whose end a clock that was far ahead had set, and a later write has corrected.",
+			&s.measures.corrected,
+		),
 		total("writes_shared", "Callers whose debits and returns the writes carried.", &s.measures.aboard),
 	}
 }
 
 // measures count the writes to buckets.
-type measures struct{ applied, denied, failed, aboard atomic.Uint64 }
+type measures struct{ applied, denied, failed, aboard, corrected atomic.Uint64 }
 
 // wrote counts a write and the callers that share it.
 func (m *measures) wrote(callers int, applied bool, err error) {
@@ -431,4 +427,9 @@ func (s *Store) returnSurpluses() {
 			sh.queue.Unlock()
 		}
 	}
+}
+
+// Ledger returns a ledger that keeps windows for as long as retention specifies.
+func (s *Store) Ledger(retention store.Retention) *Ledger {
+	return booking.New(s.calls, retention, s.dice(table.UsageParts))
 }

@@ -220,10 +220,11 @@ func TestCommitBounds(t *testing.T) {
 		wide = append(wide, put(k, 0, ""))
 	}
 	var known *store.Error
-	if err := s.Commit(t.Context(), big...); !errors.As(err, &known) || known.Hint == "" {
+	var bound *store.BoundError
+	if err := s.Commit(t.Context(), big...); !errors.As(err, &bound) || bound.Max != store.MaxCommit {
 		t.Errorf("of more than 4 MB: error %v", err)
 	}
-	if err := s.Commit(t.Context(), wide...); !errors.Is(err, store.ErrInvalid) {
+	if err := s.Commit(t.Context(), wide...); !errors.As(err, &bound) || bound.Max != 100 || bound.Have != 101 {
 		t.Errorf("of 96 writes in 5 namespaces: error %v", err)
 	}
 	bad := entity("a\xff")
@@ -241,7 +242,7 @@ func TestCommitLargest(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	var writes []store.Write
-	for i := range 15 {
+	for i := range store.MaxCommit / store.MaxValue {
 		writes = append(writes, store.Write{Record: store.Record{Key: entity(fmt.Sprint(i)), Value: make([]byte, store.MaxValue)}})
 	}
 	if err := d.Commit(t.Context(), writes...); err != nil {

@@ -1,8 +1,11 @@
 package dynamodb_test
 
 import (
+	"context"
+	"math"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +25,10 @@ const patient = time.Minute
 // exact turns off what trades exactness between processes for fewer calls: see ADR 0009.
 var exact = dynamodb.Config{RejectionTTL: -1, Guard: -1, CallTimeout: patient, WriteTimeout: patient}
 
+var caps = storetest.Caps{
+	HandClock: true, Remote: true, LateUsage: true, Quotas: true, Credits: true, Slots: true, OwnClocks: true,
+}
+
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, harness(t, exact))
@@ -35,9 +42,97 @@ func TestConformanceOfDefaults(t *testing.T) {
 	storetest.Run(t, h)
 }
 
+// TestConformanceOfFake runs the suite on the fake that other tests use in place of an engine.
+func TestConformanceOfFake(t *testing.T) {
+	t.Parallel()
+	unraced(t)
+	var stages sync.Map // by store
+	open := func(st *stage) store.Store {
+		s := st.open(func(c *dynamodb.Config) {
+			c.RejectionTTL, c.Guard, c.CallTimeout, c.WriteTimeout = exact.RejectionTTL, exact.Guard, patient, patient
+		})
+		stages.Store(s, st)
+		return s
+	}
+	storetest.Run(t, storetest.Harness{
+		Open: func(t testing.TB, clock *storetest.Clock) store.Store {
+			t.Helper()
+			st := newStage(t)
+			st.clock = clock
+			st.fake.Before = st.throttled
+			return open(st)
+		},
+		Throttle: func(_ testing.TB, s store.Store, b store.Bucket) func() {
+			st, _ := stages.Load(s)
+			st.(*stage).hot.Store(&b)
+			return func() { st.(*stage).hot.Store(nil) }
+		},
+		Cut: func(_ testing.TB, s store.Store, n int, made bool) func() int {
+			st, _ := stages.Load(s)
+			end := st.(*stage).cut(n, made)
+			return func() int {
+				s.(*dynamodb.Store).Flush()
+				return end()
+			}
+		},
+		Peer: func(_ testing.TB, s store.Store, _ *storetest.Clock) store.Store {
+			st, _ := stages.Load(s)
+			return open(st.(*stage))
+		},
+		Quiesce: func(_ testing.TB, s store.Store) { s.(*dynamodb.Store).Flush() },
+		Kept: func(t testing.TB, s store.Store, b store.Bucket) time.Duration {
+			t.Helper()
+			st, _ := stages.Load(s)
+			return kept(t, st.(*stage).fake, stageTable, s.(*dynamodb.Store), b)
+		},
+		Harm: func(t testing.TB, s store.Store, b store.Bucket) {
+			t.Helper()
+			st, _ := stages.Load(s)
+			harm(t, st.(*stage).fake, stageTable, b)
+		},
+		Caps: caps,
+	})
+}
+
 func TestTorture(t *testing.T) {
 	t.Parallel()
 	storetest.Torture(t, harness(t, exact, tuned), storetest.TortureTime(t)/3)
+}
+
+// TestTortureOfDefaults tortures the store as users have it, with prefetch, and buckets that are split meanwhile.
+func TestTortureOfDefaults(t *testing.T) {
+	t.Parallel()
+	cfg := dynamodb.Config{CallTimeout: patient, WriteTimeout: patient}
+	cfg.Prefetch.Share = 0.1
+	h := harness(t, cfg, tuned)
+	open, peer := h.Open, h.Peer
+	h.Open = func(t testing.TB, clock *storetest.Clock) store.Store {
+		t.Helper()
+		return &splitting{Store: open(t, clock).(*dynamodb.Store)}
+	}
+	h.Peer = func(t testing.TB, s store.Store, clock *storetest.Clock) store.Store {
+		t.Helper()
+		return &splitting{Store: peer(t, s.(*splitting).Store, clock).(*dynamodb.Store)}
+	}
+	h.Quiesce = func(_ testing.TB, s store.Store) { s.(*splitting).Rest() }
+	h.Caps.Ahead = true
+	storetest.Torture(t, h, storetest.TortureTime(t)/6)
+}
+
+// splitting is a store that splits a bucket every thousand takes.
+type splitting struct {
+	*dynamodb.Store
+
+	takes atomic.Int64
+}
+
+func (s *splitting) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
+	if n := s.takes.Add(1); n%1000 == 0 {
+		if _, err := s.Split(ctx, t.Debits[0].Bucket, 2<<(n/1000%3)); err != nil {
+			return store.Outcome{}, err
+		}
+	}
+	return s.Store.Take(ctx, t)
 }
 
 // told logs, for a test that failed, how many calls had no answer: their debits may count twice.
@@ -96,13 +191,34 @@ func harness(t *testing.T, cfg dynamodb.Config, change ...func(*sdk.Options)) st
 			table, _ := tables.Load(s)
 			return kept(t, client, table.(string), s.(*dynamodb.Store), b)
 		},
-		Caps: storetest.Caps{HandClock: true, Remote: true, LateUsage: true},
+		Harm: func(t testing.TB, s store.Store, b store.Bucket) {
+			t.Helper()
+			table, _ := tables.Load(s)
+			harm(t, client, table.(string), b)
+		},
+		Caps: caps,
+	}
+}
+
+// harm makes an attribute of a bucket one of another type.
+func harm(t testing.TB, client dynamodb.API, table string, b store.Bucket) {
+	t.Helper()
+	_, err := client.UpdateItem(t.Context(), &sdk.UpdateItemInput{
+		TableName: &table, UpdateExpression: aws.String("SET #l = :x"), ExpressionAttributeNames: map[string]string{"#l": "L_rpm"},
+		Key: map[string]types.AttributeValue{
+			"PK": &types.AttributeValueMemberS{Value: b.Namespace + "/BUCKET#" + b.Entity + "#" + b.Resource + "#0"},
+			"SK": &types.AttributeValueMemberS{Value: "#STATE"},
+		},
+		ExpressionAttributeValues: map[string]types.AttributeValue{":x": &types.AttributeValueMemberS{Value: "x"}},
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
 // kept returns how much longer the table keeps the data of a bucket that was never split.
 func kept(
-	t testing.TB, client *sdk.Client, table string, s *dynamodb.Store, b store.Bucket,
+	t testing.TB, client dynamodb.API, table string, s *dynamodb.Store, b store.Bucket,
 ) time.Duration {
 	t.Helper()
 	pk := b.Namespace + "/BUCKET#" + b.Entity + "#" + b.Resource + "#0"
@@ -125,5 +241,8 @@ func kept(
 	if err != nil {
 		t.Fatal(err)
 	}
-	return time.Unix(n, 0).Sub(snap.At)
+	if at := time.Unix(n, 0); at.Year() < 2316 {
+		return at.Sub(snap.At)
+	}
+	return math.MaxInt64
 }

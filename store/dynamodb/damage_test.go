@@ -32,6 +32,7 @@ func TestDamaged(t *testing.T) {
 		{"P_rpm", text("10/10/60")},
 		{"P_rpm", text("10/0.5/60s")},
 		{"P_rpm", text("10/10/0s")},
+		{"P_rpm", text("10/10/fortnight@UTC")}, // of a later version
 		{"P_rpm", text("99999999999999999999/1/60s")},
 		{"P_rpm", number("10")},
 		{"P_rpm", nil},

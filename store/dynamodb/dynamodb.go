@@ -19,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/weirlimits/weir/internal/batch"
+	"github.com/weirlimits/weir/internal/batch/expr"
 	"github.com/weirlimits/weir/internal/batch/plan"
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
@@ -41,8 +42,9 @@ type Config struct {
 	RejectionTTL time.Duration
 	// Guard is the fraction of a burst, at most 0.1, that a write may debit beyond the request if other processes also
 	// write to the bucket and it is nearly full. This avoids repeating writes that guessed the level wrong. The total
-	// excess stays within ten times Guard, and comes back as the limit refills. Negative: no guard, and a take in a
-	// crowded bucket is refused only by what the item showed. Defaults to 0.01.
+	// excess stays within ten times Guard, or a tenth of the burst if that is more, and comes back as the limit
+	// refills. Negative: no guard, and a take in a crowded bucket is refused only by what the item showed. Defaults to
+	// 0.01.
 	Guard float64
 	// Prefetch lets writes debit ahead. Off by default.
 	Prefetch Prefetch
@@ -60,7 +62,9 @@ type Config struct {
 	// WriteTimeout bounds all attempts of one write. Defaults to 2 s.
 	WriteTimeout time.Duration
 
-	// Now returns the time, in place of the machine's clock corrected by the server's. It must not be far off.
+	// Now returns the time. It must not be far off: it is not compared with the server's. Defaults to the machine's
+	// monotonic clock, corrected by the dates of DynamoDB's answers. While these contradict the machine's clock, calls
+	// that debit or return tokens fail.
 	Now func() time.Time
 }
 
@@ -88,7 +92,7 @@ type Store struct {
 	births      atomic.Uint64
 	dice        func(n int) int
 	buckets     bucketCache
-	expressions plan.Expressions
+	expressions expr.Expressions
 	measures    measures
 	writes      batch.Group // the writes to buckets
 	others      batch.Group // splits, and settles that go on after their callers have left
@@ -99,13 +103,19 @@ var (
 	_ store.Measured = (*Store)(nil)
 )
 
-// New returns a store on an existing table. It makes no call, and so does not check the table; see [Open]. An error is
-// about the configuration, and matches [store.ErrInvalid].
-func New(cfg Config) (*Store, error) {
+// New returns a store on an existing table. It makes no call, and so does not check the table; see [Open]. The first
+// write to a bucket reads the bucket for the answer's date, unless there was an answer before. An error is about the
+// configuration, and matches [store.ErrInvalid].
+func New(cfg Config) (*Store, error) { return newStore(cfg, nil) }
+
+// newStore returns a store on a machine; nil: this one.
+func newStore(cfg Config, machine table.Machine) (*Store, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
-	calls := table.New(table.Config{Client: cfg.Client, Table: cfg.Table, WriteTimeout: cfg.WriteTimeout, Now: cfg.Now})
+	calls := table.New(table.Config{
+		Client: cfg.Client, Table: cfg.Table, WriteTimeout: cfg.WriteTimeout, Now: cfg.Now, Machine: machine,
+	})
 	s := &Store{
 		Catalog: table.NewCatalog(calls), Windows: table.NewWindows(calls),
 		calls: calls, cfg: cfg, dice: rand.IntN,
@@ -161,8 +171,8 @@ func (c *Config) fill() error {
 
 func (s *Store) now() int64 { return clock.Nanos(s.calls.Clock()) }
 
-// Skew returns how far the server's clock is ahead of the machine's, as far as this is corrected: it is 0 for
-// differences up to a second.
+// Skew returns how far the time by which the store decides is ahead of the machine's clock: 0 unless that was set while
+// the store was open, or differs by more than a second from DynamoDB's.
 func (s *Store) Skew() time.Duration { return s.calls.Skew.Offset() }
 
 // Close implements [store.Store]. Pending returns are made first. Takes that are still to be counted are counted in one
@@ -173,19 +183,24 @@ func (s *Store) Close() error {
 	s.returnSurpluses()
 	s.writes.Close()
 	s.countOwed()
+	s.calls.End()
 	return nil
 }
 
-// Open returns a store on a table, after checking that this version of weir supports the table's layout. That one read
-// also measures how far the machine's clock is off.
-func Open(ctx context.Context, cfg Config) (*Store, error) {
-	s, err := New(cfg)
+// Open returns a store on a table, after checking that this version of weir supports the table's layout. The answer's
+// date also shows whether the machine's clock is off. If it is, Open reads a few more dates, for up to 3 s.
+func Open(ctx context.Context, cfg Config) (*Store, error) { return open(ctx, cfg, nil) }
+
+func open(ctx context.Context, cfg Config, machine table.Machine) (*Store, error) {
+	s, err := newStore(cfg, machine)
 	if err != nil {
 		return nil, err
 	}
 	if err := schema.CheckVersion(ctx, s.calls); err != nil {
+		s.calls.End()
 		return nil, err
 	}
+	s.calls.Settled(ctx)
 	return s, nil
 }
 

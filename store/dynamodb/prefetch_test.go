@@ -1,10 +1,12 @@
 package dynamodb_test
 
 import (
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/weirlimits/weir/internal/testkit/raced"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
@@ -55,6 +57,77 @@ func TestPrefetchMelts(t *testing.T) {
 	}
 	if got > 10 {
 		t.Errorf("%d admitted at one time, %d were left", got, left)
+	}
+}
+
+// TestPrefetchBound checks that processes that debit ahead admit beyond a limit only what other processes returned within
+// the last For: between any two takes, and by the takers' times.
+func TestPrefetchBound(t *testing.T) {
+	t.Parallel()
+	raced.Skip(t)
+	type event struct {
+		at                        time.Time
+		clock, admitted, returned int64
+	}
+	hits, beyond := 0, int64(0)
+	for seed := range uint64(80) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			st, begun := newStage(t), time.Now()
+			stores := []*dynamodb.Store{st.open(noGuard, st.flow(), ahead(1)), st.open(noGuard, st.flow(), ahead(1)), st.open(noGuard, st.flow())}
+			alice, rps := bkt("alice"), per("rps", 10+r.Int64N(200), time.Second, 10+r.Int64N(100))
+			var events []event
+			var held []int64 // what may be returned
+			for range 120 {
+				time.Sleep(time.Duration(r.Int64N(int64(40 * time.Millisecond))))
+				s := stores[r.IntN(3)]
+				ev := event{at: time.Now(), clock: readingAt(rps, noon.Add(time.Since(begun)))}
+				if len(held) > 0 && r.IntN(5) == 0 {
+					ev.returned, held = held[0], held[1:]
+					st.settle(s, charge(alice, rps, -ev.returned))
+				} else {
+					amount := 1 + r.Int64N(rps.Burst/4)
+					before := st.writes()
+					if !st.take(s, charge(alice, rps, amount)).Allowed {
+						continue
+					}
+					if ev.admitted = amount; st.writes() == before {
+						hits++
+					}
+					held = append(held, amount)
+				}
+				events = append(events, ev)
+			}
+			for j, last := range events {
+				if last.admitted == 0 {
+					continue
+				}
+				var late, sum int64 // returned within the last second; admitted and not returned
+				for _, ev := range events[:j] {
+					if last.at.Sub(ev.at) < time.Second {
+						late += ev.returned
+					}
+				}
+				for i := j; i >= 0; i-- {
+					ev := events[i]
+					sum += ev.admitted - ev.returned
+					over := sum - rps.Burst - (last.clock - ev.clock)
+					if ev.admitted == 0 {
+						continue
+					}
+					if beyond = max(beyond, over); over > late {
+						t.Fatalf("seed %d: %d beyond the limit from %d to %d, but %d returned lately", seed, over, i, j, late)
+					}
+				}
+			}
+			for _, s := range stores {
+				st.must(s.Close())
+			}
+		})
+	}
+	t.Logf("%d served from memory, at most %d beyond the limit", hits, beyond)
+	if hits == 0 {
+		t.Error("nothing was served from what was debited ahead")
 	}
 }
 

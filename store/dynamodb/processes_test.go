@@ -10,6 +10,7 @@ import (
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/internal/testkit/faultproxy"
+	"github.com/weirlimits/weir/internal/testkit/raced"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 	"github.com/weirlimits/weir/store/storetest"
@@ -21,10 +22,10 @@ func long(t *testing.T) bool {
 }
 
 // brief reports whether there is not even time for all tests, because of the race detector.
-func brief(t *testing.T) bool { return raced && !long(t) }
+func brief(t *testing.T) bool { return raced.On && !long(t) }
 
 // unraced skips tests that the race detector makes slow and in which it would find nothing, because only one goroutine
-// runs at a time or the same is done elsewhere. make test runs them without the detector, see UNRACED in the Makefile.
+// runs at a time or the same is done elsewhere. make test runs them without the detector.
 func unraced(t *testing.T) {
 	t.Helper()
 	if brief(t) {
@@ -58,6 +59,7 @@ func TestProcesses(t *testing.T) {
 		name                                  string
 		shards, children                      int
 		prefetch, faults, skew, changes, more bool // more: the bucket is split meanwhile
+		returns, ample                        bool // ample: nothing is refused, and so nothing undone
 		quick                                 bool // runs also with the race detector
 	}{
 		{name: "one bucket", shards: 1, quick: true},
@@ -73,6 +75,8 @@ func TestProcesses(t *testing.T) {
 		{name: "faults", shards: 1, faults: true},
 		{name: "faults on 4 shards", shards: 4, faults: true, prefetch: true, quick: true},
 		{name: "faults on a parent of 50", shards: 1, children: 50, faults: true},
+		{name: "answers are lost, with returns, and enough for all", shards: 1, faults: true, returns: true, ample: true},
+		{name: "faults on 4 shards, with returns and prefetch", shards: 4, prefetch: true, faults: true, returns: true, more: true},
 		{name: "skew", shards: 1, skew: true},
 		{name: "skew on 4 shards, split further, with faults", shards: 4, skew: true, faults: true, more: true},
 	} {
@@ -82,6 +86,9 @@ func TestProcesses(t *testing.T) {
 			}
 			b := bkt(fmt.Sprint("parent-", t.Name()))
 			versions := []*store.Limit{per("tpm", 600, time.Second, 600)}
+			if tt.ample {
+				versions[0] = per("tpm", 1_000_000, time.Second, 1_000_000)
+			}
 			if tt.changes {
 				versions = append(versions, per("tpm", 300, time.Second, 300), per("tpm", 600, time.Second, 400), per("tpm", 500, time.Second, 600))
 			}
@@ -100,7 +107,7 @@ func TestProcesses(t *testing.T) {
 				lasts = 20 * time.Second
 			}
 			o := order{
-				Endpoint: endpoint, Table: table, Parent: b, Versions: versions, Prefetch: tt.prefetch, Patient: !tt.faults,
+				Endpoint: endpoint, Table: table, Parent: b, Versions: versions, Prefetch: tt.prefetch, Patient: !tt.faults, Returns: tt.returns,
 				Child: per("tpm", 1_000_000, time.Second, 1_000_000), Start: time.Now().Add(200 * time.Millisecond),
 			}
 			o.End = o.Start.Add(lasts)
@@ -108,7 +115,11 @@ func TestProcesses(t *testing.T) {
 				o.Children = append(o.Children, bkt(fmt.Sprint("child-", i, t.Name())))
 			}
 			if tt.faults {
-				o.Endpoint = faultproxy.New(t, endpoint, faultproxy.Config{Seed: 1, Rules: faults()}).URL
+				rules := faults()
+				if tt.ample { // so that a write whose answer is lost is the only reason for doubt, and for a repetition
+					rules = []faultproxy.Rule{{Kind: faultproxy.DropAfter, Probability: 0.1}}
+				}
+				o.Endpoint = faultproxy.New(t, endpoint, faultproxy.Config{Seed: 1, Rules: rules}).URL
 			}
 			done := make(chan struct{})
 			go func() {
@@ -150,7 +161,7 @@ func TestProcesses(t *testing.T) {
 				p := clock.Params{Amount: v.Amount, Period: int64(v.Period), Burst: v.Burst}
 				issued := p.Clock(clock.Nanos(last)) - p.Clock(clock.Nanos(first))
 				if len(versions) > 1 {
-					issued += 10_000 // a millitoken for each rounding down
+					issued += int64(len(versions) * tt.shards) // a millitoken for each change of an item, rounded down
 				}
 				most = max(most, v.Burst+issued)
 			}
@@ -158,8 +169,14 @@ func TestProcesses(t *testing.T) {
 			due := most - p.Clock(clock.Nanos(last)) + p.Clock(clock.Nanos(o.End)) // what ends later counts, too
 			t.Logf("%.4f of what is allowed at most, %.4f of what is due until the end; %d shards, %d errors",
 				float64(net)/float64(most), float64(sum.Admitted)/float64(due), s.Shards(b), sum.Errors)
-			if sum.Admitted > net {
-				t.Errorf("%d admitted, but only %d debited and not returned", sum.Admitted, net)
+			if held := sum.Admitted - sum.Returned - sum.Doubtful; held > net {
+				t.Errorf("%d admitted, %d given back, but only %d debited and not returned", sum.Admitted, sum.Returned+sum.Doubtful, net)
+			}
+			if tt.ample && (l.Returned < sum.Returned || l.Returned > sum.Returned+sum.Doubtful) {
+				t.Errorf("%d returned, and %d without an answer: counted as %d", sum.Returned, sum.Doubtful, l.Returned)
+			}
+			if tt.returns && sum.Returned < sum.Admitted/8 {
+				t.Errorf("%d returned of %d admitted", sum.Returned, sum.Admitted)
 			}
 			if net > most {
 				t.Errorf("%d debited and not returned, at most %d", net, most)
@@ -175,7 +192,7 @@ func TestProcesses(t *testing.T) {
 				if float64(sum.Admitted) < kept*float64(net) {
 					t.Errorf("%d admitted of %d debited and not returned; want %.2f", sum.Admitted, net, kept)
 				}
-				if !raced && float64(sum.Admitted) < 0.5*float64(due) { // 0.99 if the machine has time
+				if !raced.On && float64(sum.Admitted) < 0.5*float64(due) { // 0.99 if the machine has time
 					t.Errorf("%d admitted, %.4f of what is allowed; want 0.5", sum.Admitted, float64(sum.Admitted)/float64(due))
 				}
 			}

@@ -4,8 +4,10 @@ import (
 	"context"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/booking"
 	"github.com/weirlimits/weir/store/dynamodb/internal/schema"
 	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
@@ -39,7 +41,26 @@ type (
 	Migrated = schema.Migrated
 	// StreamLease is the reader of a shard of the table's stream, and how far it has come.
 	StreamLease = table.StreamLease
+	// StreamRecord is one record of the table's stream.
+	StreamRecord = booking.StreamRecord
+	// Ledger books usage from the records of the table's stream. It is safe for concurrent use. Any number of ledgers
+	// may book the same records at the same time, in any order: each record is counted once.
+	Ledger = booking.Ledger
+	// Booked is the result of [Ledger.Book].
+	Booked = booking.Booked
+	// Hot is a shard of a bucket that is written too often: at more than four fifths of the rate that one item accepts,
+	// for at least two seconds.
+	Hot = booking.Hot
 )
+
+// ErrPoison reports a record of the stream that can never be read. Usually, an item was edited by hand.
+var ErrPoison = booking.ErrPoison
+
+// Concerns reports whether an item with a range key may affect usage. Records of other items need not be booked.
+func Concerns(sortKey types.AttributeValue) bool { return booking.Concerns(sortKey) }
+
+// IsStreamLease reports whether an item with a partition key is a [StreamLease].
+func IsStreamLease(partitionKey types.AttributeValue) bool { return table.IsStreamLease(partitionKey) }
 
 // Create creates an on-demand table, or completes one of weir's: it may be called again after a failure. It waits until
 // the table can be used, and returns what [Check] finds then.
@@ -50,8 +71,8 @@ func Create(ctx context.Context, admin Admin, name string, cfg CreateConfig) (Re
 }
 
 // Check inspects a table without changing anything: whether it exists, has weir's keys and indexes, deletes expired
-// items, and has a layout that this version of weir supports. Problems are reported as findings. An error means that
-// the table could not be inspected.
+// items, and has a layout that this version of weir supports; and whether this machine's clock is right. Problems are
+// reported as findings. An error means that the table could not be inspected.
 func Check(ctx context.Context, admin Admin, name string) (Report, error) {
 	return schema.Check(ctx, admin, name)
 }

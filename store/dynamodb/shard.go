@@ -6,17 +6,19 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"github.com/aws/smithy-go"
 
 	"github.com/weirlimits/weir/internal/batch"
+	"github.com/weirlimits/weir/internal/batch/expr"
+	"github.com/weirlimits/weir/internal/batch/hold"
+	"github.com/weirlimits/weir/internal/batch/hot"
 	"github.com/weirlimits/weir/internal/batch/plan"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 )
@@ -32,7 +34,8 @@ type shard struct {
 
 	// Guarded by the queue's lock.
 	state   plan.State
-	meter   plan.Meter
+	back    int32 // how often the time had been set back when the state was last used
+	meter   hot.Meter
 	surplus surplus
 
 	jobs   []*plan.Job // space for those to plan
@@ -92,15 +95,24 @@ func (sh *shard) describe() string { return sh.s.cfg.Table + " " + sh.b.key.Stri
 // place returns the shard's place.
 func (sh *shard) place() plan.Place { return plan.Place{K: sh.k, N: len(sh.b.all())} }
 
+// clock returns the time of the store's clock. If that was wrong and has been set back, the state follows it. The queue
+// must be locked.
+func (sh *shard) clock() time.Time {
+	if back := sh.s.calls.Skew.SetBack(); back != sh.back {
+		sh.back, sh.state.Latest = back, math.MinInt64
+	}
+	return sh.s.calls.Clock()
+}
+
 // tick returns the time at which to judge now. The queue must be locked.
-func (sh *shard) tick() int64 { return sh.state.Tick(sh.s.calls.Clock()) }
+func (sh *shard) tick() int64 { return sh.state.Tick(sh.clock()) }
 
 // raise makes the shard judge at no time before now, the time at which another bucket of the same take or settle
-// judges.
-func (sh *shard) raise(now int64) int64 {
+// judges. Back is how often the time had been set back before now was read: if it has been since, now is forgotten.
+func (sh *shard) raise(now int64, back int32) int64 {
 	sh.queue.Lock()
 	defer sh.queue.Unlock()
-	sh.state.Latest = max(sh.tick(), now)
+	sh.state.Latest, sh.back = max(sh.tick(), now), back
 	return sh.state.Latest
 }
 
@@ -125,8 +137,8 @@ func (sh *shard) add(x *waiter) {
 // Prepare implements [batch.Writer]: it plans the next write.
 func (sh *shard) Prepare(waiting []*waiter) (w *plan.Write, aboard, later []*waiter, ok bool) {
 	waiting = sh.dropLate(waiting, time.Now())
-	at := sh.s.calls.Clock()
-	sh.state.On = sh.place()
+	at := sh.clock()
+	sh.state.On, sh.state.Roots.TTL = sh.place(), sh.b.rootTTL.Load()
 	jobs := sh.jobs[:0]
 	for i, x := range waiting {
 		x.job.N = i
@@ -167,7 +179,7 @@ func (sh *shard) dropLate(waiting []*waiter, wall time.Time) []*waiter {
 		case wall.After(x.expires):
 			x.err = &store.Error{
 				Op: "write", Key: sh.describe(), Err: errors.Join(x.err, context.DeadlineExceeded),
-				Hint: "its writes did not succeed in time",
+				Hint: "its writes did not succeed in time", Extent: store.ExtentOf(x.err),
 			}
 		default:
 			return false
@@ -187,8 +199,12 @@ func (sh *shard) Write(w *plan.Write, aboard []*waiter) (again []*waiter, pause 
 	}
 	sh.queue.Lock()
 	defer sh.queue.Unlock()
+	sh.queue.Ended(trouble)
 	state, answers := plan.Judge(sh.state, w, got)
 	sh.state = state
+	if sh.k == 0 && got.Item != nil {
+		sh.b.saw(got.Item)
+	}
 	for i := range answers {
 		a := answers[i]
 		if a.Job.Ahead > 0 {
@@ -212,6 +228,9 @@ func (sh *shard) Write(w *plan.Write, aboard []*waiter) (again []*waiter, pause 
 			}
 		}
 	}
+	if got.Applied {
+		sh.s.measures.corrected.Add(plan.Corrects(w))
+	}
 	if sh.meter.Saw(w.On, w.Now, &got) {
 		sh.b.grow(2 * w.On.N)
 	}
@@ -221,17 +240,35 @@ func (sh *shard) Write(w *plan.Write, aboard []*waiter) (again []*waiter, pause 
 	return again, pause
 }
 
+// gaveUp returns the error of a job that was not answered before its context ended.
+func (sh *shard) gaveUp(op string, err error) error {
+	late := (*store.Error)(nil)
+	if !errors.As(err, &late) {
+		return sh.s.calls.Trouble(op, sh.describe(), err)
+	}
+	late.Op, late.Key = op, sh.describe()
+	return late
+}
+
 // jitter returns a random duration, up to most.
 func jitter(most time.Duration) time.Duration { return rand.N(most + 1) }
 
 // verdicts are the errors of verdicts that are errors.
 var verdicts = map[plan.Verdict]error{
 	plan.Stale: store.ErrStaleLimits, plan.TooMany: store.ErrTooManyOverrides, plan.Overflow: store.ErrOverflow,
+	plan.TooMuch: store.TooManyFormer(store.MaxFormer + 1),
 }
 
 // answer ends a job. The queue must be locked.
 func (sh *shard) answer(x *waiter, a plan.Answer) {
 	x.answer, x.err = a, verdicts[a.Verdict]
+	switch a.Verdict {
+	case plan.Ended:
+		x.err = &store.PhaseError{At: clock.Time(a.At)}
+	case plan.Held:
+		x.err = &store.KindError{Bucket: sh.b.key, Limit: a.Item.Holds(a.Job.View), Held: true}
+	default:
+	}
 	sh.queue.Answer(x)
 }
 
@@ -258,75 +295,84 @@ func (sh *shard) undo(j *plan.Job) *waiter {
 func (sh *shard) send(w *plan.Write) (got plan.Got, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), sh.s.cfg.CallTimeout)
 	defer cancel()
-	sent := time.Now()
+	if err := sh.s.calls.Timely(ctx, sh.pk); err != nil {
+		skew := &sh.s.calls.Skew
+		return plan.Got{Repeat: skew.Confirmed() || skew.Unseen() && table.Transient(err)}, err
+	}
 	var attrs map[string]types.AttributeValue
 	if w.Deletes() {
-		err = sh.erase(ctx)
+		err = sh.erase(ctx, w)
 	} else {
 		attrs, err = sh.update(ctx, w)
 	}
 	if got.Applied = err == nil; err != nil {
 		var failed *types.ConditionalCheckFailedException
 		if errors.As(err, &failed) {
-			sh.s.calls.Skew.Failed(err, sent)
 			attrs, err = failed.Item, nil
 		}
 	}
 	if err == nil {
 		var bad error
-		if got.Item, bad = parseItem(attrs); bad != nil {
+		if got.Item, bad = table.ParseItem(attrs); bad != nil {
 			err = sh.s.calls.Damaged(sh.pk, bad)
 		}
-	} else if invalidWrite(err) {
+	} else if table.InvalidWrite(err) {
 		err = sh.diagnose(err)
 	}
 	if err != nil {
 		var damaged *store.Error
 		repeat := table.Transient(err) && !errors.As(err, &damaged)
-		got = plan.Got{Unknown: table.Ambiguous(err), Repeat: repeat, Hot: repeat && forKey(err)}
+		got = plan.Got{Unknown: table.Ambiguous(err), Repeat: repeat, Hot: repeat && table.ForKey(err)}
 	}
 	return got, err
 }
 
 // updates holds updates for reuse by later writes.
-var updates = sync.Pool{New: func() any { return new(plan.Update) }}
+var updates = sync.Pool{New: func() any { return new(expr.Update) }}
 
 // update writes to the item, and returns it as the write left it.
 func (sh *shard) update(ctx context.Context, w *plan.Write) (map[string]types.AttributeValue, error) {
-	u := updates.Get().(*plan.Update)
+	u := updates.Get().(*expr.Update)
 	defer updates.Put(u)
 	u.Reset()
 	w.Update(u)
 	if w.Creates() && sh.k == 0 {
-		u.List(table.IndexPartition(sh.b.key.Namespace, sh.pk.PK), table.BucketSort(sh.b.key))
+		plan.List(u, table.IndexPartition(sh.b.key.Namespace, sh.pk.PK), table.BucketSort(sh.b.key))
 	}
 	if sh.key == nil {
 		sh.key = sh.pk.Item()
 	}
-	sent := time.Now()
+	sent := sh.s.calls.Skew.Sent()
 	out, err := sh.s.cfg.Client.UpdateItem(ctx, sh.s.input(sh.key, u), table.Once...)
 	if err != nil {
 		return nil, err
 	}
-	sh.s.calls.Skew.Answered(out.ResultMetadata, sent)
+	sh.s.calls.Answered(out.ResultMetadata, sent, sh.pk)
 	return out.Attributes, nil
 }
 
-// erase deletes the item, unless it belongs to a split bucket.
-func (sh *shard) erase(ctx context.Context) error {
+// erase deletes the item, unless it belongs to a split bucket, or it lives for ever and was not seen as it is: it may
+// have a balance then. Nor is it deleted if it has held slots and was not seen as it is.
+func (sh *shard) erase(ctx context.Context, w *plan.Write) error {
+	seen := int64(-1)
+	if w.Last != nil {
+		seen = w.Last.Writes
+	}
 	_, err := sh.s.cfg.Client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
 		TableName: &sh.s.cfg.Table, Key: sh.pk.Item(),
-		ConditionExpression:                 aws.String("attribute_not_exists(#s)"),
-		ExpressionAttributeNames:            map[string]string{"#s": plan.AttrShards},
+		ConditionExpression: aws.String(
+			"attribute_not_exists(#s) AND " +
+				"(#w = :w OR attribute_not_exists(#h) AND (attribute_not_exists(#t) OR #t < :n))",
+		),
+		ExpressionAttributeNames: map[string]string{
+			"#s": plan.AttrShards, "#t": plan.AttrTTL, "#w": plan.AttrWrites, "#h": hold.Birth,
+		},
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":n": table.Num(plan.Never), ":w": table.Num(seen),
+		},
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}, table.Once...)
 	return err
-}
-
-// invalidWrite reports whether DynamoDB called a write invalid.
-func invalidWrite(err error) bool {
-	var api smithy.APIError
-	return errors.As(err, &api) && api.ErrorCode() == table.CodeValidation
 }
 
 // diagnose determines why DynamoDB called a write invalid. Usually, the item was edited by hand.
@@ -339,20 +385,4 @@ func (sh *shard) diagnose(err error) error {
 		return cause
 	}
 	return err
-}
-
-// forKey reports whether a call was throttled because of its key, not of the table.
-func forKey(err error) bool {
-	var reasons []types.ThrottlingReason
-	var provisioned *types.ProvisionedThroughputExceededException
-	var throttling *types.ThrottlingException
-	switch {
-	case errors.As(err, &provisioned):
-		reasons = provisioned.ThrottlingReasons
-	case errors.As(err, &throttling):
-		reasons = throttling.ThrottlingReasons
-	}
-	return slices.ContainsFunc(reasons, func(r types.ThrottlingReason) bool {
-		return strings.Contains(aws.ToString(r.Reason), "KeyRange")
-	})
 }

@@ -1,7 +1,6 @@
 package dynamodb_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -371,123 +370,102 @@ func (p *process) stop(k, n int) (release func()) {
 	return sync.OnceFunc(func() { close(held) })
 }
 
-// reader is a process whose reads can be watched.
-type reader struct {
-	*process
-
-	read func(n int) // called before the n-th read
-	n    int
-}
-
-func (r *reader) BatchGetItem(ctx context.Context, in *sdk.BatchGetItemInput, o ...func(*sdk.Options)) (*sdk.BatchGetItemOutput, error) {
-	if r.n++; r.read != nil {
-		r.read(r.n)
-	}
-	return r.process.BatchGetItem(ctx, in, o...)
-}
-
-// TestShardAhead checks that a shard that has been doubled since a process read shard 0 is left alone. It is not mistaken
-// for one that was left behind, which would be replaced by one that has nothing left.
-func TestShardAhead(t *testing.T) {
+// TestSplitLargest splits, sweeps and forgets a bucket with as many limits as one can have: each write must fit.
+func TestSplitLargest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := newStage(t)
-		b, l := bkt("a"), per("rpm", 60, time.Hour, 60)
-		s, p := st.join()
-		r := &reader{process: &process{Fake: st.fake}}
-		other := st.open(noGuard, noMemory, func(c *dynamodb.Config) { c.Client = r })
-		st.want(s, true, of(b, l, 20))
-		st.split(s, b, 2)
-		s.Pick(1)
-		st.want(s, true, of(b, l, 5))
-		st.split(other, b, 2)
-		other.Pick(1)
+		s, _ := st.join()
+		b := bkt("a")
+		all := func(from int) (d store.Debit) {
+			d.Bucket = b
+			for i := range store.MaxLimits + store.MaxOverrides {
+				l := per("l"+strconv.Itoa(i), 640, time.Minute, 640)
+				if l.Override = i >= store.MaxLimits; l.Override {
+					l.Burst += int64(1000 * from)
+				}
+				d.Charges = append(d.Charges, store.Charge{Limit: l, Amount: 64_000})
+			}
+			return d
+		}
+		st.want(s, true, all(0))
+		for n := 2; n <= 8; n *= 2 {
+			st.split(s, b, n)
+			st.want(s, true, all(0))
+			st.settle(s, all(0))
+		}
+		it := st.shard(b, 3)
+		_, err := st.fake.DeleteItem(t.Context(), &sdk.DeleteItemInput{
+			TableName: new(stageTable), Key: map[string]types.AttributeValue{"PK": it["PK"], "SK": it["SK"]},
+		})
+		st.must(err)
+		st.clock.Advance(time.Hour)
+		st.want(s, true, all(0))
+		st.clock.Advance(time.Hour)
+		st.want(s, true, all(100)) // other overrides, which replace those that are full
+		st.want(st.open(noGuard, noMemory), true, all(100))
+		st.must(s.Forget(t.Context(), b))
+		st.want(s, true, all(0))
+	})
+}
 
-		double := func(n int) { // on a goroutine: it is stopped
-			if have, err := s.Split(st.Context(), b, n); err != nil || have != n {
-				t.Errorf("%d shards, want %d: %v", have, n, err)
+// layouts runs a test on a bucket of 60 tokens that is not split, and split into 2 and 4. One token was taken.
+func layouts(t *testing.T, f func(t *testing.T, st *stage, s *dynamodb.Store, b store.Bucket, l *store.Limit)) {
+	t.Helper()
+	for _, n := range []int{1, 2, 4} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			st := newStage(t)
+			b, l := bkt("a"), per("rpm", 60, time.Hour, 60)
+			s, _ := st.join()
+			st.want(s, true, of(b, l, 1))
+			if n > 1 {
+				st.split(s, b, n)
 			}
-		}
-		finish := p.stop(1, 2) // when shard 1 is frozen as one of two
-		go double(4)
-		synctest.Wait()
-		r.n, r.read = 0, func(n int) {
-			switch n {
-			case 1: // shard 0, after shard 1 was found frozen
-				finish()
-				synctest.Wait()
-				if n := st.shards(b); n != 4 {
-					t.Errorf("%d shards", n)
-				}
-			case 2: // shard 1, after shard 0 showed four
-				finish = p.stop(0, 2) // when all others are of eight
-				go double(8)
-				synctest.Wait()
-				if root, n := intOf(st.shard(b, 0), "sc"), intOf(st.shard(b, 1), "sc"); root != -4 || n != 8 {
-					t.Errorf("shard 1 is one of %d, shard 0 shows %d", n, root)
-				}
-			default:
-				finish()
+			f(t, st, s, b, l)
+		})
+	}
+}
+
+// A split bucket is debited up to max_debt, wherever on its shards what it owes is.
+func TestSplitMaxDebt(t *testing.T) {
+	t.Parallel()
+	layouts(t, func(t *testing.T, st *stage, s *dynamodb.Store, b store.Bucket, l *store.Limit) {
+		t.Helper()
+		debt := func(tokens, most int64) int64 {
+			out, err := s.Settle(t.Context(), store.Settle{Debits: []store.Debit{{
+				Bucket: b, Charges: []store.Charge{{Limit: l, Amount: tokens * 1000, MaxDebt: most * 1000}},
+			}}})
+			if err != nil {
+				t.Fatal(err)
 			}
+			return out.Levels[0].Left
 		}
-		st.want(other, true, of(b, l, 1))
-		if r.n < 3 {
-			t.Errorf("%d reads", r.n)
+		left := debt(59+120, 120) // all the way
+		if left > 4 {             // splits cost a millitoken for each new shard
+			t.Errorf("%d were left out of what the limit may be in debt", left)
 		}
-		if d := intOf(st.shard(b, 1), "D_rpm") + intOf(st.shard(b, 0), "D_rpm"); d < 25_000 || st.shards(b) != 8 {
-			t.Errorf("shards 0 and 1 of %d show %d debited, want 25000", st.shards(b), d)
+		st.settle(s, of(b, l, -60)) // another lease comes back: 60 of 120 in debt
+		if left = debt(60, 120); left > 4 {
+			t.Errorf("%d were left out, though the limit was only 60 of 120 tokens in debt", left)
 		}
 	})
 }
 
-// TestShardMissing checks that a shard that is missing, or was split less often than shard 0, starts with nothing left.
-// Earlier versions split shards one by one, and could leave both behind.
-func TestShardMissing(t *testing.T) {
+// A split bucket is forgiven what it owes as a whole, and no more.
+func TestSplitForgiven(t *testing.T) {
 	t.Parallel()
-	for _, left := range []int{0, 2} { // the number of shards that shard 3 shows; 0: it is missing
-		synctest.Test(t, func(t *testing.T) {
-			st := newStage(t)
-			s, _ := st.join()
-			l, b := per("rpm", 60, time.Minute, 60), bkt("a")
-			st.want(s, true, of(b, l, 0))
-			st.split(s, b, 4)
-			it := st.shard(b, 3)
-			key := map[string]types.AttributeValue{"PK": it["PK"], "SK": it["SK"]}
-			if left == 0 {
-				_, err := st.fake.DeleteItem(t.Context(), &sdk.DeleteItemInput{TableName: new(stageTable), Key: key})
-				st.must(err)
-			} else {
-				_, err := st.fake.UpdateItem(t.Context(), &sdk.UpdateItemInput{
-					TableName: new(stageTable), Key: key, UpdateExpression: new("SET sc = :n"),
-					ExpressionAttributeValues: map[string]types.AttributeValue{":n": &types.AttributeValueMemberN{Value: strconv.Itoa(left)}},
-				})
-				st.must(err)
-			}
-			for _, s := range []*dynamodb.Store{s, st.open(noGuard, noMemory)} {
-				n := 0
-				for range 100 {
-					if st.take(s, of(b, l, 1)).Allowed {
-						n++
-					}
-				}
-				if n > 45 {
-					t.Errorf("%d admitted of the 45 of three shards", n)
-				}
-			}
-			if n := intOf(st.shard(b, 3), "sc"); n != 4 {
-				t.Errorf("shard 3 is one of %d", n)
-			}
-			st.clock.Advance(8 * time.Second)
-			n := 0
-			for range 20 {
-				if st.take(s, of(b, l, 1)).Allowed {
-					n++
-				}
-			}
-			if n != 8 {
-				t.Errorf("%d admitted after 8 s", n)
-			}
-			st.split(s, b, 8)
-		})
-	}
+	layouts(t, func(t *testing.T, st *stage, s *dynamodb.Store, b store.Bucket, l *store.Limit) {
+		t.Helper()
+		st.settle(s, of(b, l, 59+60))
+		st.settle(s, of(b, l, -60)) // even
+		before := st.outstanding(b, "rpm")
+		_, err := s.Settle(t.Context(), store.Settle{Forgive: true, Debits: []store.Debit{of(b, l, -1_000_000)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := st.outstanding(b, "rpm"); before-got > max(0, before-60_000)+4 {
+			t.Errorf("%d outstanding of 60000, and %d after forgiving", before, got)
+		}
+	})
 }

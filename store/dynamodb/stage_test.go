@@ -26,6 +26,43 @@ type stage struct {
 
 	fake  *dynamotest.Fake
 	clock *storetest.Clock
+	hot   atomic.Pointer[store.Bucket] // see throttled
+	calls atomic.Int64                 // see cut
+}
+
+// cut makes the n-th call fail with an error that may have been made, whether it was or not.
+func (st *stage) cut(n int, made bool) (end func() int) {
+	before := st.fake.Before
+	st.calls.Store(0)
+	fail := func() error {
+		if st.calls.Add(1) == int64(n)+1 {
+			return &types.InternalServerError{}
+		}
+		return nil
+	}
+	if made {
+		st.fake.After = func(string, any, any) error { return fail() }
+	} else {
+		st.fake.Before = func(string, any) error { return fail() }
+	}
+	return func() int {
+		st.fake.Before, st.fake.After = before, nil
+		return int(st.calls.Load())
+	}
+}
+
+// throttled throttles the writes to the items of a bucket, if one is hot.
+func (st *stage) throttled(_ string, in any) error {
+	write, _ := in.(*sdk.UpdateItemInput)
+	b := st.hot.Load()
+	if write == nil || b == nil {
+		return nil
+	}
+	pk, _ := write.Key["PK"].(*types.AttributeValueMemberS)
+	if pk != nil && strings.HasPrefix(pk.Value, b.Namespace+"/BUCKET#"+b.Entity+"#"+b.Resource+"#") {
+		return errHot
+	}
+	return nil
 }
 
 const stageTable = "limits"
@@ -207,7 +244,7 @@ func (st *stage) counting(entity string) *atomic.Int64 {
 }
 
 func readingAt(l *store.Limit, at time.Time) int64 {
-	return clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}.Clock(clock.Nanos(at))
+	return l.Params().Clock(clock.Nanos(at))
 }
 
 func whole(t testing.TB, s string) int64 {

@@ -25,7 +25,7 @@ type surplus struct {
 // prefetched answers a take from what was debited ahead, and reports whether it did. The queue must be locked.
 func (sh *shard) prefetched(x *waiter, at time.Time, now int64) bool {
 	su, j := &sh.surplus, &x.job
-	if sh.s.cfg.Prefetch.Share == 0 {
+	if sh.s.cfg.Prefetch.Share == 0 || j.View.Slots {
 		return false
 	}
 	if su.asking != j.View {
@@ -34,7 +34,7 @@ func (sh *shard) prefetched(x *waiter, at time.Time, now int64) bool {
 	for i, a := range j.Amounts {
 		su.asked[i] = clock.Add(su.asked[i], a)
 	}
-	if su.proof == nil || su.view != j.View || j.Forced != nil || j.Shadow != nil ||
+	if su.proof == nil || !sh.s.calls.Sure() || su.view != j.View || j.Forced != nil || j.Shadow != nil ||
 		at.Sub(su.since) >= sh.s.cfg.Prefetch.For {
 		return false
 	}

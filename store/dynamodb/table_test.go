@@ -3,9 +3,11 @@ package dynamodb_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -76,7 +78,7 @@ func TestCreate(t *testing.T) {
 		for _, f := range r.Findings {
 			names = append(names, f.Name)
 		}
-		if got := strings.Join(names, ", "); got != "table, keys, index all, index parent, index scope, ttl, schema, backups" {
+		if got := strings.Join(names, ", "); got != "table, clock, keys, index all, index parent, index scope, ttl, schema, backups" {
 			t.Errorf("looked at %s", got)
 		}
 	}
@@ -298,5 +300,46 @@ func TestNoTable(t *testing.T) {
 	var known *store.Error
 	if !errors.As(err, &known) || !strings.Contains(known.Hint, "--create-table") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// dater changes the dates of answers.
+type dater struct {
+	sdk.HTTPClient
+	by time.Duration
+}
+
+func (d dater) Do(r *http.Request) (*http.Response, error) {
+	resp, err := d.HTTPClient.Do(r)
+	if err == nil {
+		resp.Header.Set("Date", time.Now().Add(d.by).UTC().Format(http.TimeFormat))
+	}
+	return resp, err
+}
+
+// TestCheckClock checks what is found about a machine's clock.
+func TestCheckClock(t *testing.T) {
+	t.Parallel()
+	_, table := admin(t)
+	for _, tt := range []struct {
+		by     time.Duration
+		ok     bool
+		detail string
+	}{
+		{0, true, "agrees with DynamoDB's"},
+		{time.Hour, false, "s behind DynamoDB's"},
+		{-time.Minute, false, "s ahead of DynamoDB's"},
+	} {
+		client := dynamotest.Client(t, dynamotest.Engine(t), func(o *sdk.Options) { o.HTTPClient = dater{o.HTTPClient, tt.by} })
+		if _, err := dynamodb.Create(t.Context(), client, table, dynamodb.CreateConfig{}); err != nil {
+			t.Fatal(err)
+		}
+		r, err := dynamodb.Check(t.Context(), client, table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := finding(t, r, "clock"); f.OK != tt.ok || f.OK != (f.Remedy == "") || !strings.HasSuffix(f.Detail, tt.detail) {
+			t.Errorf("%v: %+v", tt.by, f)
+		}
 	}
 }

@@ -29,7 +29,10 @@ func (s *Store) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
 	for i := range t.Debits {
 		l, d := &legs[i], &t.Debits[i]
 		l.debit, l.b = d, s.bucket(d.Bucket)
-		var err error
+		err := l.b.long
+		if err != nil {
+			return store.Outcome{}, err
+		}
 		if l.view, err = l.b.views.of(d.Charges); err != nil {
 			return store.Outcome{}, err
 		}
@@ -81,10 +84,10 @@ func (s *Store) decide(ctx context.Context, legs []leg) (bool, error) {
 		legs[0].start()
 		return legs[0].finish(ctx)
 	}
-	now := int64(math.MinInt64)
+	now, back := int64(math.MinInt64), s.calls.Skew.SetBack()
 	for range 2 { // so that all judge at the same time
 		for i := range legs {
-			now = max(now, legs[i].b.root().raise(now))
+			now = max(now, legs[i].b.root().raise(now, back))
 		}
 	}
 	var doubtful *leg
@@ -172,7 +175,7 @@ func (p *part) await(ctx context.Context) error {
 	}
 	if err := p.sh.queue.Wait(ctx, p.x); err != nil {
 		p.lost = true
-		return p.sh.s.calls.Trouble(p.x.job.Kind.String(), p.sh.describe(), err)
+		return p.sh.gaveUp(p.x.job.Kind.String(), err)
 	}
 	return p.x.err
 }
@@ -194,7 +197,7 @@ func (l *leg) waiter() *waiter {
 		x = new(waiter)
 	}
 	j := &x.init(plan.Take, l.view, l.debit.Epoch).job
-	j.Counts = true
+	j.Counts, j.Phase = true, l.debit.Phase
 	for i := range l.debit.Charges {
 		c := &l.debit.Charges[i]
 		j.Amounts[i] = c.Amount
@@ -231,7 +234,7 @@ func (l *leg) refusedPart() bool {
 	i := slices.IndexFunc(l.parts, func(p part) bool {
 		p.sh.queue.Lock()
 		defer p.sh.queue.Unlock()
-		return p.refused(p.sh.s.calls.Clock())
+		return p.refused(p.sh.clock())
 	})
 	if i < 0 {
 		return false
@@ -328,7 +331,7 @@ func (p *part) begin() {
 	sh := p.sh
 	sh.queue.Lock()
 	defer sh.queue.Unlock()
-	at := sh.s.calls.Clock()
+	at := sh.clock()
 	if !sh.prefetched(p.x, at, sh.state.Tick(at)) && !p.refused(at) {
 		sh.add(p.x)
 	}
@@ -348,22 +351,25 @@ func (p *part) refused(at time.Time) bool {
 	return true
 }
 
-// looksRefused reports whether the last answer, however old, would refuse the leg. If memory refuses it, the leg is
-// done.
+// looksRefused reports whether the last answer, however old, would refuse the leg, or follows later limits. If memory
+// refuses it, the leg is done.
 func (l *leg) looksRefused() bool {
 	shards := l.b.all()
+	sh := shards[0]
+	p := part{sh: sh, x: l.waiter()}
+	if slices.ContainsFunc(shards, func(sh *shard) bool { return sh.stale(&p.x.job) }) {
+		return true
+	}
 	if len(shards) > 1 {
 		return false
 	}
-	sh := shards[0]
-	p := part{sh: sh, x: l.waiter()}
 	sh.queue.Lock()
 	defer sh.queue.Unlock()
 	sh.state.On = sh.place()
 	if !sh.state.Refuses(&p.x.job, sh.tick()) {
 		return false
 	}
-	if p.refused(sh.s.calls.Clock()) {
+	if p.refused(sh.clock()) {
 		l.parts, l.done = append(l.one[:0], p), true
 	}
 	return true
@@ -372,15 +378,18 @@ func (l *leg) looksRefused() bool {
 // outcome returns what was decided, and the levels that were seen afterwards.
 func outcome(legs []leg, allowed bool) store.Outcome {
 	out := store.Outcome{Allowed: allowed}
-	now := int64(math.MinInt64)
+	first, now := int64(math.MaxInt64), int64(math.MinInt64)
 	for i := range legs {
 		for _, p := range legs[i].parts {
 			if !p.lost {
-				now = max(now, p.x.answer.At)
+				first, now = min(first, p.x.answer.At), max(now, p.x.answer.At)
 			}
 		}
 	}
 	out.At = clock.Time(now)
+	if first < now {
+		out.First = clock.Time(first)
+	}
 	n := 0
 	for i := range legs {
 		n += len(legs[i].view.Limits)

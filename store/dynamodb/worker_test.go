@@ -3,6 +3,7 @@ package dynamodb_test
 import (
 	"bufio"
 	"context"
+	crand "crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/store"
@@ -24,6 +28,13 @@ const workerEnv = "WEIR_TEST_DYNAMODB_WORKER"
 func TestMain(m *testing.M) {
 	if os.Getenv(workerEnv) != "" {
 		work()
+		return
+	}
+	if endpoint := os.Getenv(holderEnv); endpoint != "" {
+		if err := runSlotHolder(endpoint, os.Getenv(holderTable), os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 		return
 	}
 	os.Exit(m.Run())
@@ -40,13 +51,23 @@ type order struct {
 	Skew            time.Duration
 	Prefetch        bool
 	Patient         bool // no faults are injected: however busy the machine is, every call is answered
+	Returns         bool // half of what is admitted is returned, all of it or a part, half of that by an ID
 }
 
 // report is what a worker's callers were told: what was admitted, in millitokens.
 type report struct {
 	Admitted int64
+	Returned int64
+	Doubtful int64 // returns without an answer
 	Errors   int
 	First    string // the first error
+}
+
+// fail counts an error.
+func (r *report) fail(err error) {
+	if r.Errors++; r.First == "" {
+		r.First = err.Error()
+	}
 }
 
 const callers = 16 // of each worker
@@ -70,9 +91,37 @@ func work() {
 	}
 }
 
+// retrying turns a test's client into one as users have it, with the SDK's own retries.
+func retrying(o *sdk.Options) {
+	tuned(o)
+	o.Retryer = retry.NewStandard()
+}
+
+// giveBack returns a part of what a take debited, as a caller does who asked for more than it used, or that failed.
+// With an ID, it is repeated until it is known to have been accepted; whether its tokens came back may then be unknown.
+func giveBack(s *dynamodb.Store, debits []store.Debit, id string) (returned int64, err error) {
+	returned = debits[0].Charges[0].Amount
+	if rand.IntN(2) == 0 {
+		returned = rand.Int64N(returned + 1)
+	}
+	for i := range debits {
+		debits[i].Charges[0].Amount = -returned
+	}
+	st := store.Settle{Debits: debits}
+	if rand.IntN(2) == 0 {
+		st.ID, st.Expires = id, time.Now().Add(time.Hour)
+	}
+	for range 5 {
+		if _, err = s.Settle(context.Background(), st); err == nil || st.ID == "" || errors.Is(err, store.ErrSettled) {
+			break
+		}
+	}
+	return returned, err
+}
+
 func (o *order) carryOut() (r report, err error) {
 	cfg := dynamodb.Config{
-		Client: dynamotest.Dial(o.Endpoint), Table: o.Table,
+		Client: dynamotest.Dial(o.Endpoint, retrying), Table: o.Table,
 		Now: func() time.Time { return time.Now().Add(o.Skew) },
 	}
 	if o.Prefetch {
@@ -101,13 +150,22 @@ func (o *order) carryOut() (r report, err error) {
 				out, err := s.Take(context.Background(), store.Take{Debits: debits})
 				mu.Lock()
 				if err != nil && !errors.Is(err, store.ErrStaleLimits) {
-					if r.Errors++; r.First == "" {
-						r.First = err.Error()
-					}
+					r.fail(err)
 				} else if out.Allowed {
 					r.Admitted += n
 				}
 				mu.Unlock()
+				if o.Returns && out.Allowed && rand.IntN(2) == 0 {
+					back, err := giveBack(s, debits, crand.Text())
+					mu.Lock()
+					if err == nil {
+						r.Returned += back
+					} else {
+						r.Doubtful += back
+						r.fail(err)
+					}
+					mu.Unlock()
+				}
 				if !out.Allowed {
 					time.Sleep(2*time.Millisecond + rand.N(2*time.Millisecond)) // real time: to leave processor time to others
 				}
@@ -162,6 +220,8 @@ func carryOut(ws []*worker, of func(i int) order) (sum report, err error) {
 			return sum, fmt.Errorf("worker %d: %w", i, err)
 		}
 		sum.Admitted += r.Admitted
+		sum.Returned += r.Returned
+		sum.Doubtful += r.Doubtful
 		sum.Errors += r.Errors
 		if sum.First == "" {
 			sum.First = r.First

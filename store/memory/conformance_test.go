@@ -11,7 +11,7 @@ import (
 func harness() storetest.Harness {
 	return storetest.Harness{
 		Open: func(_ testing.TB, c *storetest.Clock) store.Store { return memory.New(&memory.Config{Now: c.Now}) },
-		Caps: storetest.Caps{HandClock: true, AtomicTake: true},
+		Caps: storetest.Caps{HandClock: true, AtomicTake: true, Quotas: true, Credits: true, Slots: true},
 	}
 }
 

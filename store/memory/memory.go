@@ -31,8 +31,8 @@ type Config struct {
 	// Retention is how long windows of usage are kept. Defaults as in [store.Retention].
 	Retention store.Retention
 	// MaxUsage limits how many usage windows and accounts are held. Beyond it, the oldest windows are dropped, hours
-	// before days before months; current windows stay. Each takes about 200 bytes. Defaults to 1,000,000; a negative
-	// value keeps no usage.
+	// before days before months. Current windows stay; if they alone are as many, buckets that have none are not
+	// counted. Each takes about 200 bytes. Defaults to 1,000,000; a negative value keeps no usage.
 	MaxUsage int
 }
 
@@ -72,7 +72,7 @@ func New(cfg *Config) *Store {
 	if cfg.MaxUsage >= 0 {
 		u := &meter{max: cmp.Or(cfg.MaxUsage, DefaultMaxUsage)}
 		u.Parent, u.Retention, u.Since = s.catalog.Parent, cfg.Retention, math.MinInt64
-		u.Update = func(f func(ledger.Tx) error) error { return f(&u.mem) }
+		u.Update, u.Fit = func(f func(ledger.Tx) error) error { return f(&u.mem) }, u.fit
 		s.usage, tc.Meter = u, &u.Meter
 	}
 	s.table = inmem.New(tc)
@@ -121,6 +121,24 @@ func (s *Store) Settle(ctx context.Context, settle store.Settle) (store.Outcome,
 	}
 	out, _, err := s.table.Settle(settle)
 	return out, err
+}
+
+// Credit implements [store.Store].
+func (s *Store) Credit(ctx context.Context, credit store.Credit) (store.Credited, error) {
+	if err := s.ready(ctx); err != nil {
+		return store.Credited{}, err
+	}
+	out, _, err := s.table.Credit(credit)
+	return out, err
+}
+
+// ForgetCredits implements [store.Store].
+func (s *Store) ForgetCredits(ctx context.Context, b store.Bucket, limit string) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	s.table.ForgetCredits(b, limit)
+	return nil
 }
 
 // Peek implements [store.Store].

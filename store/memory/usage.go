@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/weirlimits/weir/internal/clock"
@@ -35,7 +36,7 @@ func (s *Store) Usage(ctx context.Context, query store.UsageQuery) (store.UsageP
 		return store.UsagePage{}, err
 	}
 	if s.usage == nil {
-		return ledger.List(new(ledger.Mem), &query)
+		return store.UsagePage{}, store.ErrNotMetered
 	}
 	s.usage.mu.Lock()
 	defer s.usage.mu.Unlock()
@@ -70,16 +71,29 @@ func (s *Store) relieve() {
 	}
 }
 
-// takeIn is [inmem.Usage.TakeIn], and removes windows and accounts beyond the bounds. The meter is locked.
+// takeIn is [inmem.Usage.TakeIn], and removes windows and accounts past their retention. The meter is locked.
 func (u *meter) takeIn(buckets bool) error {
 	if err := u.TakeIn(buckets); err != nil {
 		return err
 	}
-	if err := u.Expire(true); err != nil {
-		return err
-	}
-	for u.mem.Len() > u.max && ledger.Shrink(&u.mem, clock.Time(u.Table.Now())) {
+	return u.Expire(true)
+}
+
+// perBucket is the most windows and accounts that a bucket adds, with those of its entity, its resource and parents.
+const perBucket = 16
+
+// fit makes room for readings by removing the oldest windows, and leaves out those of new buckets for which there is
+// none: windows that are not over stay, so otherwise invented names would take all memory.
+func (u *meter) fit(readings []ledger.Observation) []ledger.Observation {
+	for u.mem.Len() > u.max-min(u.max/8, perBucket*len(readings)) && ledger.Shrink(&u.mem, clock.Time(u.Table.Now())) {
 		continue
 	}
-	return nil
+	room := u.max - u.mem.Len()
+	return slices.DeleteFunc(slices.Clone(readings), func(o ledger.Observation) bool {
+		if ledger.Known(&u.mem, &o) {
+			return false
+		}
+		room -= perBucket
+		return room < 0
+	})
 }

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"math/bits"
 	"net"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,13 +15,13 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/redis/internal/address"
 )
 
 // configure sets the configuration's defaults, checks it, and derives the client's options.
 func (s *server) configure() error {
 	c := &s.cfg
-	c.CallTimeout, c.Margin = cmp.Or(c.CallTimeout, time.Second), cmp.Or(c.Margin, time.Hour)
-	c.Connections = cmp.Or(c.Connections, 2)
+	c.CallTimeout, c.Connections = cmp.Or(c.CallTimeout, time.Second), cmp.Or(c.Connections, 2)
 	s.options = rueidis.ClientOption{
 		Username: c.Username, Password: c.Password,
 		Dialer:       net.Dialer{Timeout: c.CallTimeout},
@@ -30,7 +30,7 @@ func (s *server) configure() error {
 		ConnWriteTimeout:  max(10*c.CallTimeout, time.Second),
 	}
 	prefix, err := s.parse()
-	c.Prefix = cmp.Or(c.Prefix, prefix, "weir")
+	c.Prefix, c.Margin = cmp.Or(c.Prefix, prefix, "weir"), cmp.Or(c.Margin, time.Hour)
 	s.keys = keys{c.Prefix}
 	bad := func(reason string) error {
 		return &store.Error{Op: "open", Key: s.where(), Err: configError(reason)}
@@ -65,7 +65,7 @@ func (e configError) Is(target error) bool { return target == store.ErrInvalid }
 
 // parse reads the address into the options and returns the prefix that it names.
 func (s *server) parse() (prefix string, err error) {
-	u, err := parseURL(s.cfg.Address)
+	u, err := address.Parse(s.cfg.Address)
 	if err != nil {
 		return "", err
 	}
@@ -74,10 +74,11 @@ func (s *server) parse() (prefix string, err error) {
 		o.Username = u.User.Username()
 		o.Password, _ = u.User.Password()
 	}
-	prefix, db, err := queryOptions(u)
+	prefix, db, err := s.queryOptions(u)
 	if err != nil {
 		return "", err
 	}
+	o.DialCtxFn = s.dialer("tcp", false)
 	path := strings.Trim(u.Path, "/")
 	scheme, kind, _ := strings.Cut(u.Scheme, "+")
 	if scheme == "rediss" || scheme == "valkeys" {
@@ -92,7 +93,7 @@ func (s *server) parse() (prefix string, err error) {
 		if u.Host != "" || path == "" {
 			return "", errors.New("names no socket")
 		}
-		o.InitAddress, o.ForceSingleClient, o.DialCtxFn = []string{u.Path}, true, s.dialer("unix")
+		o.InitAddress, o.ForceSingleClient, o.DialCtxFn = []string{u.Path}, true, s.dialer("unix", true)
 	case kind == "sentinel":
 		port = "26379"
 		if o.Sentinel.MasterSet, db, _ = strings.Cut(path, "/"); o.Sentinel.MasterSet == "" {
@@ -106,7 +107,7 @@ func (s *server) parse() (prefix string, err error) {
 			return "", errors.New("a cluster has no numbered databases")
 		}
 	case kind == "":
-		o.ForceSingleClient, o.DialCtxFn, db = true, s.dialer("tcp"), path
+		o.ForceSingleClient, o.DialCtxFn, db = true, s.dialer("tcp", true), path
 	}
 	if o.InitAddress == nil {
 		if err := s.setServers(u.Host, port, kind == ""); err != nil {
@@ -121,16 +122,28 @@ func (s *server) parse() (prefix string, err error) {
 	return prefix, nil
 }
 
-// queryOptions returns the options in the query of an address.
-func queryOptions(u *url.URL) (prefix, db string, err error) {
+// queryOptions reads the options in the query of an address.
+func (s *server) queryOptions(u *url.URL) (prefix, db string, err error) {
 	for key, values := range u.Query() {
 		switch value := values[len(values)-1]; {
 		case key == "prefix" && value != "":
 			prefix = value
 		case key == "db" && u.Scheme == "unix":
 			db = value
+		case key == "volatile" && (value == "true" || value == "false"):
+			s.cfg.Volatile = s.cfg.Volatile || value == "true"
+		case key == "volatile":
+			return "", "", errors.New("the option volatile must be true or false, not " + strconv.Quote(value))
+		case key == "margin":
+			margin, err := time.ParseDuration(value)
+			if err != nil || margin < time.Second {
+				return "", "", fmt.Errorf("the option margin must be at least 1s, such as 10m, not %q", value)
+			}
+			s.cfg.Margin = cmp.Or(s.cfg.Margin, margin)
 		default:
-			return "", "", errors.New("unknown option " + strconv.Quote(key) + ": there is prefix, and with unix: db")
+			return "", "", errors.New(
+				"unknown option " + strconv.Quote(key) + ": there are prefix, margin and volatile, and with unix: db",
+			)
 		}
 	}
 	return prefix, db, nil
@@ -140,7 +153,7 @@ func queryOptions(u *url.URL) (prefix, db string, err error) {
 func (s *server) setServers(hosts, port string, single bool) error {
 	o := &s.options
 	for host := range strings.SplitSeq(hosts, ",") {
-		addr, err := withPort(host, port)
+		addr, err := address.WithPort(host, port)
 		if err != nil {
 			return err
 		}
@@ -155,51 +168,8 @@ func (s *server) setServers(hosts, port string, single bool) error {
 	return nil
 }
 
-var schemes = []string{"redis", "rediss", "valkey", "valkeys"}
-
 // Knows reports whether a URL scheme is one of Redis's.
-func Knows(scheme string) bool {
-	base, kind, plus := strings.Cut(scheme, "+")
-	return scheme == "unix" || slices.Contains(schemes, base) && (!plus || kind == "sentinel" || kind == "cluster")
-}
-
-// parseURL is url.Parse, except that it accepts several hosts with ports, and its errors never repeat the password.
-func parseURL(address string) (*url.URL, error) {
-	scheme, rest, ok := strings.Cut(address, "://")
-	if !ok || !Knows(scheme) {
-		return nil, errors.New("is not an address of Redis")
-	}
-	end := strings.IndexAny(rest, "/?")
-	if end < 0 {
-		end = len(rest)
-	}
-	authority, hosts := rest[:end], rest[:end]
-	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-		hosts = authority[at+1:]
-		authority = authority[:at+1] + "host"
-	} else if scheme != "unix" {
-		authority = "host"
-	}
-	u, err := url.Parse(scheme + "://" + authority + rest[end:])
-	if err != nil {
-		return nil, errors.New("is not a URL: escape special characters in the password")
-	}
-	u.Host = hosts
-	return u, nil
-}
-
-func withPort(host, port string) (string, error) {
-	if host == "" {
-		return "", errors.New("names no server")
-	}
-	if h, p, err := net.SplitHostPort(host); err == nil {
-		if n, err := strconv.ParseUint(p, 10, 16); h == "" || err != nil || n == 0 {
-			return "", errors.New("the server " + strconv.Quote(host) + " has no name or no port")
-		}
-		return host, nil
-	}
-	return net.JoinHostPort(strings.Trim(host, "[]"), port), nil
-}
+func Knows(scheme string) bool { return address.Knows(scheme) }
 
 // where names the server in messages, without the password.
 func (s *server) where() string {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,47 +13,61 @@ import (
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/internal/cursor"
+	"github.com/weirlimits/weir/store/redis/internal/layout"
+	"github.com/weirlimits/weir/store/redis/internal/script"
 )
 
-// Get implements [store.Catalog]. One script reads the epoch and the records at one moment.
+// Get implements [store.Catalog]. A script reads the epoch and up to maxKeys records at one moment.
 func (s *Store) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
 	if err := s.ready(ctx); err != nil {
 		return store.Got{}, err
 	}
-	got := store.Got{Records: make([]store.Record, len(keys))}
-	if len(keys) == 0 {
-		return got, nil
-	}
-	args := append(make([]string, 0, 3+2*len(keys)), s.now(), s.keys.base(registry), keys[0].Namespace)
-	for _, k := range keys {
-		if k.Namespace != keys[0].Namespace {
-			return store.Got{}, invalid("the records are of two namespaces")
-		}
-		if err := checkKey(k, ""); err != nil {
+	got := store.Got{Records: make([]store.Record, 0, len(keys))}
+	for some := range slices.Chunk(keys, maxKeys) {
+		first := len(got.Records) == 0
+		epoch, err := s.read(ctx, some, &got.Records)
+		if err != nil {
 			return store.Got{}, err
 		}
-		args = append(args, list(k.Namespace, k.Kind), member(k.ID, k.Sub))
-	}
-	raw, err := s.run(ctx, getScript, []string{s.keys.epochs()}, args).AsStrSlice()
-	if err == nil && len(raw) != len(keys)+1 {
-		err = errFormat
-	}
-	if err == nil {
-		got.Epoch, err = strconv.ParseUint(raw[0], 10, 64)
-	}
-	if err != nil {
-		return store.Got{}, s.trouble("get", keys[0].String(), err)
-	}
-	for i, k := range keys {
-		got.Records[i].Key = k
-		if raw[i+1] == "" {
-			continue
-		}
-		if got.Records[i], err = parseRecord(k, raw[i+1]); err != nil {
-			return store.Got{}, s.trouble("get", k.String(), err)
+		if first || epoch < got.Epoch {
+			got.Epoch = epoch
 		}
 	}
 	return got, nil
+}
+
+// read appends the records of keys, and returns the epoch.
+func (s *Store) read(ctx context.Context, keys []store.Key, to *[]store.Record) (epoch uint64, err error) {
+	args := append(make([]string, 0, 3+2*len(keys)), s.now(), s.keys.base(registry), keys[0].Namespace)
+	for _, k := range keys {
+		if k.Namespace != keys[0].Namespace {
+			return 0, invalid("the records are of two namespaces")
+		}
+		if err := checkKey(k, ""); err != nil {
+			return 0, err
+		}
+		args = append(args, list(k.Namespace, k.Kind), member(k.ID, k.Sub))
+	}
+	raw, err := call(ctx, &s.server, script.Get, []string{s.keys.epochs()}, args, asStrings)
+	if err == nil && len(raw) != len(keys)+1 {
+		err = layout.ErrFormat
+	}
+	if err == nil {
+		epoch, err = strconv.ParseUint(raw[0], 10, 64)
+	}
+	if err != nil {
+		return 0, s.trouble("get", keys[0].String(), err)
+	}
+	for i, k := range keys {
+		r := store.Record{Key: k}
+		if raw[i+1] != "" {
+			if r, err = parseRecord(k, raw[i+1]); err != nil {
+				return 0, s.trouble("get", k.String(), err)
+			}
+		}
+		*to = append(*to, r)
+	}
+	return epoch, nil
 }
 
 // Commit implements [store.Catalog], in one script.
@@ -60,16 +75,16 @@ func (s *Store) Commit(ctx context.Context, writes ...store.Write) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	if len(writes) == 0 || len(writes) > store.MaxWrites {
-		return invalid("a commit of %d writes", len(writes))
+	if err := store.CheckWrites(writes); err != nil {
+		return err
 	}
 	args := append(make([]string, 0, 2+6*len(writes)), s.now(), s.keys.base(registry))
 	seen := make(map[store.Key]bool, len(writes))
 	for i := range writes {
 		w := &writes[i]
 		k := w.Record.Key
-		if seen[k] || k.Namespace == "" || k.Kind == "" || len(w.Record.Value) > store.MaxValue || w.Check && w.Delete {
-			return invalid("a write of %s is incomplete, a duplicate or too long, or both checks and deletes", k)
+		if seen[k] || k.Namespace == "" || k.Kind == "" || w.Check && w.Delete {
+			return invalid("a write of %s is incomplete or a duplicate, or both checks and deletes", k)
 		}
 		if err := checkKey(k, w.Record.Parent); err != nil {
 			return err
@@ -84,7 +99,7 @@ func (s *Store) Commit(ctx context.Context, writes ...store.Write) error {
 		)
 	}
 	about := writes[0].Record.Key.String()
-	got, err := s.run(ctx, commitScript, []string{s.keys.epochs()}, args).ToArray()
+	got, err := call(ctx, &s.server, script.Commit, []string{s.keys.epochs()}, args, asArray)
 	if err != nil {
 		return s.trouble("commit", about, err)
 	}
@@ -93,12 +108,12 @@ func (s *Store) Commit(ctx context.Context, writes ...store.Write) error {
 		have, herr := got[2].ToString()
 		if ierr == nil && herr == nil && i >= 0 && int(i) < len(writes) && len(have) == 8 {
 			return &store.ConflictError{
-				Key: writes[i].Record.Key, Have: uint64(read64(have)), Want: writes[i].Record.Version,
+				Key: writes[i].Record.Key, Have: uint64(layout.Read64(have)), Want: writes[i].Record.Version,
 			}
 		}
 	}
 	if len(got) != 1 {
-		return s.trouble("commit", about, errFormat)
+		return s.trouble("commit", about, layout.ErrFormat)
 	}
 	return nil
 }
@@ -116,7 +131,7 @@ func writeHead(w *store.Write) string {
 	if !w.Record.Expires.IsZero() {
 		expires, at = 1, clock.Nanos(w.Record.Expires)
 	}
-	return string(pair(append(b, what, expires), at))
+	return string(layout.Pair(append(b, what, expires), at))
 }
 
 const recordSize = 19
@@ -124,14 +139,14 @@ const recordSize = 19
 // parseRecord decodes a record.
 func parseRecord(k store.Key, raw string) (store.Record, error) {
 	r := store.Record{Key: k}
-	if len(raw) < recordSize || len(raw) < recordSize+read16(raw[17:]) {
-		return r, errFormat
+	if len(raw) < recordSize || len(raw) < recordSize+layout.Read16(raw[17:]) {
+		return r, layout.ErrFormat
 	}
-	r.Version = uint64(read64(raw))
+	r.Version = uint64(layout.Read64(raw))
 	if raw[8] == 1 {
-		r.Expires = clock.Time(read64(raw[9:]))
+		r.Expires = clock.Time(layout.Read64(raw[9:]))
 	}
-	end := recordSize + read16(raw[17:])
+	end := recordSize + layout.Read16(raw[17:])
 	r.Parent, r.Value = raw[recordSize:end], []byte(raw[end:])
 	return r, nil
 }
@@ -155,20 +170,20 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 	if q.Reverse {
 		from, to, reverse = to, from, "1"
 	}
-	mark := cursor.Mark(q.Namespace, q.Kind, q.ID, q.Prefix, q.Sub, q.Parent, q.Reverse)
+	pages := cursor.OfRecords(&q)
 	if q.After != "" {
-		at, err := cursor.Parse(mark, q.After)
+		at, err := pages.Parse(q.After)
 		if err != nil {
 			return store.Page{}, err
 		}
-		from = "(" + at
+		from = "(" + member(at.ID, at.Sub)
 	}
-	got, err := s.run(ctx, listScript, []string{index}, []string{
+	got, err := call(ctx, &s.server, script.List, []string{index}, []string{
 		s.now(), base + "r:" + in, from, to, reverse, strconv.Itoa(store.PageSize(q.Max)), q.Sub, q.Parent,
 		strconv.Itoa(enoughBytes),
-	}).AsStrSlice()
+	}, asStrings)
 	if err == nil && len(got)%2 != 1 {
-		err = errFormat
+		err = layout.ErrFormat
 	}
 	if err != nil {
 		return store.Page{}, s.trouble("list", in, err)
@@ -183,7 +198,8 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 		page.Records = append(page.Records, r)
 	}
 	if got[0] == "1" {
-		page.Next = cursor.Make(mark, got[len(got)-2])
+		last := page.Records[len(page.Records)-1].Key
+		page.Next = pages.Make(cursor.Position{ID: last.ID, Sub: last.Sub})
 	}
 	return page, nil
 }
@@ -210,9 +226,9 @@ func (s *Store) Epochs(ctx context.Context, namespaces ...string) ([]uint64, err
 	if err := s.ready(ctx); err != nil || len(namespaces) == 0 {
 		return nil, err
 	}
-	raw, err := s.run(ctx, epochsScript, []string{s.keys.epochs()}, namespaces).AsStrSlice()
+	raw, err := call(ctx, &s.server, script.Epochs, []string{s.keys.epochs()}, namespaces, asStrings)
 	if err == nil && len(raw) != len(namespaces) {
-		err = errFormat
+		err = layout.ErrFormat
 	}
 	if err != nil {
 		return nil, s.trouble("get", s.keys.epochs(), err)
@@ -220,7 +236,7 @@ func (s *Store) Epochs(ctx context.Context, namespaces ...string) ([]uint64, err
 	ns := make([]uint64, len(raw))
 	for i, text := range raw {
 		if ns[i], err = strconv.ParseUint(text, 10, 64); err != nil {
-			return nil, s.trouble("get", s.keys.epochs(), errFormat)
+			return nil, s.trouble("get", s.keys.epochs(), layout.ErrFormat)
 		}
 	}
 	return ns, nil
@@ -250,8 +266,8 @@ func (s *Store) Watch(ctx context.Context, ready func(), changed func(store.Chan
 // parseChanges decodes a message published by commit.lua.
 func parseChanges(m string) (ch store.Changes, ok bool) {
 	next := func() (part string) {
-		if ok = len(m) >= 4 && uint64(len(m)-4) >= uint64(read32(m)); ok {
-			n := 4 + int(read32(m))
+		if ok = len(m) >= 4 && uint64(len(m)-4) >= uint64(layout.Read32(m)); ok {
+			n := 4 + int(layout.Read32(m))
 			part, m = m[4:n], m[n:]
 		}
 		return part

@@ -3,8 +3,7 @@ package redis_test
 import (
 	"errors"
 	"net"
-	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,30 +15,11 @@ import (
 	"github.com/weirlimits/weir/store/storetest"
 )
 
-// cluster starts three primaries and returns their addresses.
-func cluster(t testing.TB) []string {
-	t.Helper()
-	cli := filepath.Join(filepath.Dir(redistest.Binary(t)), strings.Replace(filepath.Base(redistest.Binary(t)), "-server", "-cli", 1))
-	if _, err := exec.LookPath(cli); err != nil {
-		t.Skip("no redis-cli beside the server")
-	}
-	args := []string{"--cluster", "create"}
-	var nodes []string
-	for range 3 {
-		s := start(t, "--cluster-enabled", "yes", "--cluster-port", porttest.Free(t), "--cluster-node-timeout", "2000")
-		nodes = append(nodes, s.Addr)
-	}
-	if out, err := exec.CommandContext(t.Context(), cli, append(append(args, nodes...), "--cluster-yes")...).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return nodes
-}
-
 // A cluster keeps a namespace on one node, so it passes the suite as a single server does.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	nodes := cluster(t)
-	address := "redis+cluster://" + strings.Join(nodes, ",")
+	shards := redistest.Cluster(t, 0)
+	fronts, address := relays(t, shards)
 	var st *redis.Store
 	eventually(t, "the cluster serves all slots", func() bool {
 		s, err := redis.Open(t.Context(), redis.Config{Address: address})
@@ -69,8 +49,43 @@ func TestCluster(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	storetest.Run(t, harness(address))
+	h := harness(address)
+	h.Cut = func(_ testing.TB, s store.Store, n int, made bool) func() int {
+		var ends []func() int
+		for _, f := range fronts { // one of which leads to the node that has the namespace
+			ends = append(ends, f.cut("\n"+s.(*redis.Store).Prefix()+":{n}:", n, made))
+		}
+		return func() (calls int) {
+			for _, end := range ends {
+				calls += end()
+			}
+			return calls
+		}
+	}
+	storetest.Run(t, h)
 	storetest.RunUsage(t, usageHarness(address))
+}
+
+// relays puts a relay in front of each node of a cluster, and makes the nodes name these to clients.
+func relays(t *testing.T, shards []redistest.Shard) (fronts []*front, address string) {
+	t.Helper()
+	var addrs []string
+	for _, s := range slices.Concat(shards...) {
+		f := relay(t, s.Addr)
+		_, port, _ := net.SplitHostPort(f.addr)
+		server{s}.do(t, "CONFIG", "SET", "cluster-announce-port", port)
+		fronts, addrs = append(fronts, f), append(addrs, f.addr)
+	}
+	eventually(t, "all nodes name the relays", func() bool {
+		for _, s := range slices.Concat(shards...) {
+			nodes := server{s}.do(t, "CLUSTER", "NODES")
+			if slices.ContainsFunc(addrs, func(addr string) bool { return !strings.Contains(nodes, addr+"@") }) {
+				return false
+			}
+		}
+		return true
+	})
+	return fronts, "redis+cluster://" + strings.Join(addrs, ",")
 }
 
 // Sentinels name the primary, and its successor after a failover.
@@ -83,7 +98,7 @@ func TestSentinel(t *testing.T) {
 	watcher.do(t, "SENTINEL", "MONITOR", "cell", host, port, "1")
 	watcher.do(t, "SENTINEL", "SET", "cell", "down-after-milliseconds", "500")
 	watcher.do(t, "SENTINEL", "SET", "cell", "failover-timeout", "3000")
-	st := open(t, redis.Config{Address: "redis+sentinel://" + watcher.Addr + "/cell", CallTimeout: 500 * time.Millisecond})
+	st := open(t, redis.Config{Address: "redis+sentinel://" + watcher.Addr + "/cell", CallTimeout: 10 * time.Second})
 	if ok, err := take(t, st, one("alice", still(10), 7)); !ok || err != nil {
 		t.Fatalf("allowed %t, error %v", ok, err)
 	}

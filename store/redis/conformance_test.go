@@ -12,7 +12,12 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, harness("redis://"+shared(t).Addr))
+	front := relay(t, shared(t).Addr)
+	h := harness("redis://" + front.addr)
+	h.Cut = func(_ testing.TB, s store.Store, n int, made bool) func() int {
+		return front.cut("\n"+s.(*redis.Store).Prefix()+":{n}:", n, made)
+	}
+	storetest.Run(t, h)
 }
 
 func TestTorture(t *testing.T) {
@@ -28,6 +33,10 @@ func TestConformanceOnServerTime(t *testing.T) {
 	_ = peer
 	h.Open = func(t testing.TB, _ *storetest.Clock) store.Store { return open(t, nil) }
 	h.Peer = func(t testing.TB, s store.Store, _ *storetest.Clock) store.Store { return peer(t, s, nil) }
+	h.Harm = func(t testing.TB, s store.Store, b store.Bucket) {
+		t.Helper()
+		s.(*redis.Store).Harm(t, b, false)
+	}
 	h.Caps.HandClock = false
 	storetest.Run(t, h)
 }
@@ -62,6 +71,10 @@ func harness(address string) storetest.Harness {
 			t.Helper()
 			return s.(*redis.Store).Kept(t, b)
 		},
-		Caps: storetest.Caps{HandClock: true, AtomicTake: true, Remote: true, LateUsage: true},
+		Harm: func(t testing.TB, s store.Store, b store.Bucket) {
+			t.Helper()
+			s.(*redis.Store).Harm(t, b, true)
+		},
+		Caps: storetest.Caps{HandClock: true, AtomicTake: true, Remote: true, LateUsage: true, Quotas: true, Credits: true, Slots: true},
 	}
 }

@@ -1,15 +1,10 @@
 package redis
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
-	"io"
 	"net"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +13,9 @@ import (
 	"github.com/weirlimits/weir/internal/batch"
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/redis/internal/layout"
+	"github.com/weirlimits/weir/store/redis/internal/script"
+	"github.com/weirlimits/weir/store/redis/internal/settings"
 )
 
 // server is the server of a store, or its cluster, and the connections to it.
@@ -30,14 +28,15 @@ type server struct {
 	again   atomic.Bool // a new client is being created
 	closed  atomic.Bool
 	group   batch.Group
+	guard   guard
+	hand    hand
 }
 
-// errNotPrimary reports that the connected server is a replica. weir never reads from a replica: it may not have
-// what was spent.
-var errNotPrimary = errors.New("the server is not a primary")
-
-// dialer returns a function that connects to a single server and checks each connection's role before use.
-func (s *server) dialer(network string) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+// dialer returns a function that connects to a server, whose settings are then looked at again. If the server is the
+// only one, the function checks each connection's role before use.
+func (s *server) dialer(
+	network string, only bool,
+) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
 	return func(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
 		defer cancel()
@@ -51,118 +50,47 @@ func (s *server) dialer(network string) func(context.Context, string, *net.Diale
 		if err != nil {
 			return nil, err
 		}
-		if err := s.assertPrimary(ctx, conn); err != nil {
-			_ = conn.Close()
-			return nil, err
+		if only {
+			if err := settings.AssertPrimary(ctx, conn, s.options.Username, s.options.Password); err != nil {
+				_ = conn.Close()
+				return nil, err
+			}
 		}
+		s.guard.look()
 		return conn, nil
 	}
 }
 
-// assertPrimary checks the role of a connection's server. It leaves the connection as new, except that it is
-// authenticated.
-func (s *server) assertPrimary(ctx context.Context, conn net.Conn) error {
-	if until, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(until); err != nil {
-			return err
-		}
+// What reads the answers of scripts.
+var (
+	asStrings = rueidis.RedisResult.AsStrSlice
+	asString  = rueidis.RedisResult.ToString
+	asArray   = rueidis.RedisResult.ToArray
+	asInt     = rueidis.RedisResult.AsInt64
+	asMessage = rueidis.RedisResult.ToMessage
+)
+
+// call runs a script within the call timeout, and reads its answer, unless ctx ends first. The script does not end with
+// ctx: it may be the one for which a connection is made, and all that wait for the connection would fail with it.
+func call[T any](
+	ctx context.Context, s *server, sc *script.Script, keys, args []string, read func(rueidis.RedisResult) (T, error),
+) (got T, err error) {
+	answers := make(chan rueidis.RedisResult, 1)
+	go func() { answers <- s.run(s.cfg.CallTimeout, sc, keys, args) }()
+	select {
+	case r := <-answers:
+		return read(r)
+	case <-ctx.Done():
+		return got, ctx.Err()
 	}
-	r := bufio.NewReader(conn)
-	ask := func(words ...string) (string, error) {
-		var b strings.Builder
-		fmt.Fprintf(&b, "*%d\r\n", len(words))
-		for _, w := range words {
-			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(w), w)
-		}
-		if _, err := io.WriteString(conn, b.String()); err != nil {
-			return "", err
-		}
-		return readReply(r, 0)
-	}
-	if user, password := s.options.Username, s.options.Password; password != "" || user != "" {
-		words := []string{"AUTH", password}
-		if user != "" {
-			words = []string{"AUTH", user, password}
-		}
-		if _, err := ask(words...); err != nil {
-			return err
-		}
-	}
-	role, err := ask("ROLE")
-	switch {
-	case err != nil && strings.HasPrefix(err.Error(), "NOPERM"):
-		// The account may lack ROLE. A replica refuses the scripts in any case.
-	case err != nil:
-		return err
-	case role != "master":
-		return fmt.Errorf("%w but a %s", errNotPrimary, role)
-	}
-	return conn.SetDeadline(time.Time{})
 }
 
-// replyError is an error that the server returned while a connection was being set up.
-type replyError string
-
-// Error returns the server's message.
-func (e replyError) Error() string { return string(e) }
-
-// readReply reads a reply and returns it; of an array, its first element.
-func readReply(r *bufio.Reader, depth int) (string, error) {
-	line, err := r.ReadString('\n')
-	if err != nil {
-		return "", err
-	}
-	line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
-	if line == "" || depth > 4 {
-		return "", errFormat
-	}
-	switch kind, rest := line[0], line[1:]; kind {
-	case '+', ':':
-		return rest, nil
-	case '-':
-		return "", replyError(rest)
-	case '$':
-		n, err := strconv.Atoi(rest)
-		if err != nil || n > 1<<16 {
-			return "", errFormat
-		}
-		if n < 0 {
-			return "", nil
-		}
-		buf := make([]byte, n+2)
-		if _, err := io.ReadFull(r, buf); err != nil {
-			return "", err
-		}
-		return string(buf[:n]), nil
-	case '*':
-		n, err := strconv.Atoi(rest)
-		if err != nil || n > 1<<16 {
-			return "", errFormat
-		}
-		first := ""
-		for i := range n {
-			e, err := readReply(r, depth+1)
-			if err != nil {
-				return "", err
-			}
-			if i == 0 {
-				first = e
-			}
-		}
-		return first, nil
-	}
-	return "", errFormat
-}
-
-// run runs a script within the call timeout.
-func (s *server) run(ctx context.Context, sc *script, keys, args []string) rueidis.RedisResult {
-	if until, ok := ctx.Deadline(); !ok || time.Until(until) > s.cfg.CallTimeout {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.cfg.CallTimeout)
-		defer cancel()
-	}
+// run runs a script, and waits that long for its answer.
+func (s *server) run(within time.Duration, sc *script.Script, keys, args []string) rueidis.RedisResult {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
 	c := s.client.Load()
-	r := sc.run(ctx, *c, keys, args)
+	r := sc.Run(ctx, *c, keys, args)
 	if demoted(r.Error()) {
 		s.renew(c)
 	}
@@ -200,7 +128,7 @@ func (s *server) now() string {
 	if s.cfg.Now == nil {
 		return ""
 	}
-	return string(pair(nil, clock.Nanos(s.cfg.Now())))
+	return string(layout.Pair(nil, clock.Nanos(s.cfg.Now())))
 }
 
 func (s *server) margin() string { return strconv.FormatInt(s.cfg.Margin.Milliseconds(), 10) }

@@ -65,6 +65,46 @@ func TestServerKilled(t *testing.T) {
 	})
 }
 
+// A call that ends while a connection is made for it ends alone: others that wait for the same connection go on.
+func TestCallEndsAlone(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	front := relay(t, s.Addr)
+	st := open(t, redis.Config{Address: "redis://" + front.addr, Connections: 1, CallTimeout: 10 * time.Second})
+	bucket := one("alice", still(10), 1).Bucket
+	if _, err := st.Peek(t.Context(), bucket); err != nil {
+		t.Fatal(err)
+	}
+	front.mu.Lock() // holds up new connections
+	before := front.accepted.Load()
+	s.do(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for ctx.Err() == nil { // until the lost connection is noticed, which one call may have to do
+			_, _ = st.Peek(ctx, bucket)
+		}
+	}()
+	eventually(t, "a connection is made", func() bool { return front.accepted.Load() > before })
+	begun, errs := make(chan struct{}), make(chan error)
+	for range 8 {
+		go func() {
+			begun <- struct{}{}
+			_, err := st.Peek(t.Context(), bucket)
+			errs <- err
+		}()
+	}
+	for range 8 {
+		<-begun
+	}
+	cancel()
+	front.mu.Unlock()
+	for range 8 {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Each call to a server that does not answer takes the call timeout and no longer.
 func TestServerStopped(t *testing.T) {
 	t.Parallel()
@@ -73,8 +113,9 @@ func TestServerStopped(t *testing.T) {
 	}
 	s := start(t)
 	st := open(t, redis.Config{Address: "redis://" + s.Addr, CallTimeout: time.Second})
-	if _, err := take(t, st, one("alice", still(10), 1)); err != nil {
-		t.Fatal(err)
+	patient := open(t, redis.Config{Address: "redis://" + s.Addr, CallTimeout: 24 * time.Hour}) // longer than any test
+	for _, st := range []*redis.Store{st, patient} {
+		eventually(t, "there is a connection", func() bool { _, err := take(t, st, one("alice", still(10), 1)); return err == nil })
 	}
 	if err := s.Signal(stopped); err != nil {
 		t.Fatal(err)
@@ -84,11 +125,10 @@ func TestServerStopped(t *testing.T) {
 		_, err := take(t, st, one("alice", still(10), 1))
 		wantError(t, began, err, "no answer in time")
 	}
-	began := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := st.Peek(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 900*time.Millisecond {
-		t.Fatalf("error %v after %v, want the context's after 50 ms", err, time.Since(began))
+	if _, err := patient.Peek(ctx); !errors.Is(err, context.DeadlineExceeded) || ctx.Err() == nil {
+		t.Fatalf("error %v, want the context's", err)
 	}
 	if _, err := redis.Open(t.Context(), redis.Config{Address: "redis://" + s.Addr, CallTimeout: 200 * time.Millisecond}); err == nil {
 		t.Fatal("a server that does not answer was opened")
@@ -240,7 +280,7 @@ func TestLaterFormat(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	s := shared(t)
-	st := open(t, redis.Config{Address: "redis://" + s.Addr, Prefix: prefix(), Margin: time.Minute})
+	st := open(t, redis.Config{Address: "redis://" + s.Addr + "?margin=1m", Prefix: prefix()})
 	ttl := func(entity string) time.Duration {
 		t.Helper()
 		n, err := strconv.ParseInt(s.do(t, "PTTL", st.Key(one(entity, still(1), 0).Bucket)), 10, 64)

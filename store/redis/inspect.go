@@ -2,14 +2,11 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
-	"strings"
-
-	"github.com/redis/rueidis"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/redis/internal/script"
+	"github.com/weirlimits/weir/store/redis/internal/settings"
 )
 
 // formatVersion is the version of the layout that this version of weir reads and writes.
@@ -17,7 +14,7 @@ const formatVersion = "1"
 
 // Finding is the result of one check by [Inspect].
 type Finding struct {
-	Name   string // version, eviction, …
+	Name   string // version, eviction, persistence, …
 	Detail string // what was found
 	Err    error  // an *[store.Error] if the store cannot be used like this
 }
@@ -32,109 +29,39 @@ func Inspect(ctx context.Context, cfg Config) []Finding {
 	return append([]Finding{{Name: "connection", Detail: s.where()}}, s.inspect(ctx)...)
 }
 
-func (s *server) inspect(ctx context.Context) []Finding {
-	in := inspection{s: s}
-	infos, err := s.infos(ctx)
-	if err != nil {
-		in.add("server", "", err)
-		return in.all
-	}
-	for _, info := range infos {
-		if !in.server(info) {
-			return in.all
-		}
-	}
-	got, err := s.run(ctx, openScript, []string{s.keys.format()}, []string{formatVersion}).ToString()
-	if err == nil && got != formatVersion {
-		err = in.wrong(
-			"upgrade weir", "the layout is of version %s, and this weir knows %s", strconv.Quote(got), formatVersion,
-		)
-	}
-	in.add("format", "version "+formatVersion, err)
-	return in.all
-}
-
-// inspection collects what was found.
-type inspection struct {
-	s   *server
-	all []Finding
-}
-
-// add adds a finding, and reports whether it is good.
-func (in *inspection) add(name, detail string, err error) bool {
-	var known *store.Error
-	if err != nil && !errors.As(err, &known) {
-		err = in.s.trouble("open", "", err)
-	}
-	in.all = append(in.all, Finding{name, detail, err})
-	return err == nil
-}
-
-func (in *inspection) wrong(hint, format string, args ...any) error {
-	return &store.Error{Op: "open", Key: in.s.where(), Err: fmt.Errorf(format, args...), Hint: hint}
-}
-
-// server inspects what one server reports of itself, up to the first thing that is wrong.
-func (in *inspection) server(info map[string]string) bool {
-	var err error
-	if r := info["role"]; r != "master" {
-		err = in.wrong("name the primary, or use sentinels", "%w but a %s", errNotPrimary, r)
-	}
-	if !in.add("role", info["role"], err) {
-		return false
-	}
-	version, name := info["redis_version"], "Redis "+info["redis_version"]
-	if v := info["valkey_version"]; v != "" {
-		name = "Valkey " + v
-	}
-	major, _, _ := strings.Cut(version, ".")
-	if n, bad := strconv.Atoi(major); bad != nil || n < 7 {
-		err = in.wrong("use Redis 7 or later, or Valkey", "the server is %s", name)
-	}
-	if !in.add("version", name, err) {
-		return false
-	}
-	switch clustered := info["cluster_enabled"] == "1"; {
-	case clustered && !in.s.cluster:
-		return in.add("mode", "", in.wrong("write redis+cluster://", "the server belongs to a cluster"))
-	case !clustered && in.s.cluster:
-		return in.add("mode", "", in.wrong("write redis://", "the server does not belong to a cluster"))
-	}
-	p := info["maxmemory_policy"]
-	if p != "noeviction" {
-		err = in.wrong(
-			"set maxmemory-policy noeviction",
-			"maxmemory-policy is %s: the tokens of an evicted bucket are handed out again", p,
-		)
-	}
-	return in.add("eviction", p, err)
-}
-
-// infos reads INFO from the server, or from each primary of a cluster.
-func (s *server) infos(ctx context.Context) ([]map[string]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
+func (s *server) inspect(ctx context.Context) (all []Finding) {
+	within, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer cancel()
-	c := *s.client.Load()
-	nodes := map[string]rueidis.Client{"": c}
-	if s.cluster {
-		nodes = c.Nodes()
-	}
-	var all []map[string]string
-	for _, node := range nodes {
-		text, err := node.Do(ctx, node.B().Info().Build()).ToString()
-		if err != nil {
-			return nil, err
+	for _, one := range settings.Read(within, *s.client.Load(), s.cluster, true) {
+		if one.Err != nil {
+			return append(all, s.finding(settings.Finding{Name: "server", Err: one.Err}))
 		}
-		info := make(map[string]string)
-		for line := range strings.Lines(text) {
-			if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-				info[key] = value
+		for _, f := range one.Check(s.cluster, s.cfg.Volatile) {
+			if all = append(all, s.finding(f)); f.Err != nil {
+				return all
 			}
 		}
-		if s.cluster && info["role"] != "master" {
-			continue // a replica, which weir never uses
-		}
-		all = append(all, info)
 	}
-	return all, nil
+	f := settings.Finding{Name: "format", Detail: "version " + formatVersion}
+	got, err := call(ctx, s, script.Open, []string{s.keys.format()}, []string{formatVersion}, asString)
+	switch {
+	case err != nil:
+		f.Err = err
+	case got != formatVersion:
+		f.Err = fmt.Errorf("the layout is of version %q, and this weir knows %s", got, formatVersion)
+		f.Hint = "upgrade weir"
+	}
+	return append(all, s.finding(f))
+}
+
+// finding returns a finding about the server with its error as a [store.Error].
+func (s *server) finding(f settings.Finding) Finding {
+	err := f.Err
+	switch {
+	case err != nil && f.Hint != "":
+		err = &store.Error{Op: "open", Key: s.where(), Err: err, Hint: f.Hint}
+	case err != nil:
+		err = s.trouble("open", "", err)
+	}
+	return Finding{f.Name, f.Detail, err}
 }

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"encoding/binary"
 	"strings"
 
 	"github.com/weirlimits/weir/store"
@@ -24,6 +23,11 @@ func (k keys) base(namespace string) string {
 func (k keys) bucket(b store.Bucket) (key string, base int) {
 	head := k.base(b.Namespace) + "b"
 	return head + member(b.Entity, b.Resource), len(head)
+}
+
+// credits returns the key of the credits of a balance.
+func (k keys) credits(b store.Bucket, limit string) string {
+	return k.base(b.Namespace) + "c" + member(member(b.Entity, b.Resource), limit)
 }
 
 func (k keys) index(namespace string) string { return k.base(namespace) + "i" }
@@ -63,16 +67,3 @@ func list(namespace string, kind store.Kind) string {
 
 // member is an index entry. No part holds a zero byte, so entries sort by their parts.
 func member(first, second string) string { return first + "\x00" + second }
-
-// pair appends an int64 as two 32-bit words.
-func pair(dst []byte, n int64) []byte { return binary.BigEndian.AppendUint64(dst, uint64(n)) }
-
-func read64(s string) int64 {
-	return int64(uint64(read32(s))<<32 | uint64(read32(s[4:])))
-}
-
-func read32(s string) uint32 {
-	return uint32(s[0])<<24 | uint32(s[1])<<16 | uint32(s[2])<<8 | uint32(s[3])
-}
-
-func read16(s string) int { return int(s[0])<<8 | int(s[1]) }

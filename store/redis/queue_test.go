@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,13 @@ func TestTogether(t *testing.T) {
 			for i, take := range takes {
 				want, werr := model.Take(t.Context(), take)
 				g.same(i, &take, got[i], want, errs[i], werr)
+				g.remember(&take, got[i], want)
+			}
+			settles, same := g.settles()
+			got, errs = ours.SettleTogether(settles)
+			for i := range settles {
+				want, werr := model.Settle(t.Context(), same[i])
+				g.same(i, &store.Take{Debits: settles[i].Debits}, got[i], want, errs[i], werr)
 			}
 			g.compare(ours, model)
 		}
@@ -61,6 +69,52 @@ type group struct {
 	namespace string
 	limits    [][]*store.Limit
 	epochs    []uint64
+	holds     []held
+}
+
+// remember remembers what a take has taken of limits of slots in both stores.
+func (g *group) remember(take *store.Take, got, want store.Outcome) {
+	for _, d := range take.Debits {
+		for range d.Charges {
+			if !got.Allowed {
+				return
+			}
+			if l := got.Levels[0]; l.Hold != nil {
+				g.holds = append(g.holds, held{d.Bucket, l.Limit.Name, l.Hold, want.Levels[0].Hold})
+			}
+			got.Levels, want.Levels = got.Levels[1:], want.Levels[1:]
+		}
+	}
+}
+
+// settles draws settles of what was taken, for both stores.
+func (g *group) settles() (ours, model []store.Settle) {
+	for range rapid.IntRange(1, 10).Draw(g.T, "settles") {
+		var a, b store.Settle
+		if rapid.IntRange(0, 4).Draw(g.T, "once") == 0 {
+			a.ID, a.Expires = rapid.SampledFrom([]string{"x", "y", "z"}).Draw(g.T, "id")+g.namespace, clock.Time(1<<60)
+			b.ID, b.Expires = a.ID, a.Expires
+		}
+		for _, d := range g.take().Debits {
+			d.Charges = slices.DeleteFunc(d.Charges, func(c store.Charge) bool { return c.Limit.Override })
+			e := d
+			e.Charges = nil
+			for i := range d.Charges {
+				c := &d.Charges[i]
+				c.Force, c.Shadow, c.Amount = false, false, rapid.Int64Range(-1500, 500).Draw(g.T, "settled")
+				also := *c
+				for _, h := range g.holds {
+					if h.bucket == d.Bucket && h.name == c.Limit.Name && c.Limit.IsSlots() && rapid.Bool().Draw(g.T, "by hold") {
+						c.Hold, also.Hold = h.ours, h.model
+					}
+				}
+				e.Charges = append(e.Charges, also)
+			}
+			a.Debits, b.Debits = append(a.Debits, d), append(b.Debits, e)
+		}
+		ours, model = append(ours, a), append(model, b)
+	}
+	return ours, model
 }
 
 func (*group) entities() []string { return []string{"a", "b", "c", "damaged", "set"} }
@@ -73,6 +127,10 @@ func (g *group) bucket(entity string) store.Bucket {
 func (g *group) draw() (ls []*store.Limit) {
 	for _, name := range []string{"rpm", "tpm", "x"}[:rapid.IntRange(1, 3).Draw(g.T, "limits")] {
 		burst := rapid.Int64Range(1, 5000).Draw(g.T, "burst")
+		if rapid.IntRange(0, 3).Draw(g.T, "kind") == 0 {
+			ls = append(ls, store.Slots(name, burst, heal))
+			continue
+		}
 		ls = append(ls, &store.Limit{Name: name, Amount: rapid.Int64Range(1, 5000).Draw(g.T, "amount"), Period: time.Minute, Burst: burst})
 	}
 	return ls
@@ -97,8 +155,9 @@ func (g *group) take() store.Take {
 			d.Charges = append(d.Charges, g.charge(l))
 		}
 		if over := rapid.IntRange(0, 19).Draw(g.T, "overrides"); over < 3 {
-			for k := range []int{1, 3, 17}[over] { // 17 is too many
-				d.Charges = append(d.Charges, g.charge(&store.Limit{Name: fmt.Sprint("o", k), Override: true, Amount: 1000, Period: time.Hour, Burst: 3000}))
+			from := rapid.IntRange(0, 1).Draw(g.T, "from") // of both, there are too many
+			for k := range []int{1, 3, 16}[over] {
+				d.Charges = append(d.Charges, g.charge(&store.Limit{Name: fmt.Sprint("o", 20*from+k), Override: true, Amount: 1000, Period: time.Hour, Burst: 3000}))
 			}
 		}
 		take.Debits = append(take.Debits, d)
@@ -120,7 +179,7 @@ func (g *group) charge(l *store.Limit) store.Charge {
 }
 
 func (g *group) same(i int, take *store.Take, got, want store.Outcome, err, werr error) {
-	for _, known := range []error{store.ErrStaleLimits, store.ErrTooManyOverrides, store.ErrOverflow} {
+	for _, known := range []error{store.ErrStaleLimits, store.ErrTooManyOverrides, store.ErrOverflow, store.ErrSettled} {
 		if errors.Is(err, known) != errors.Is(werr, known) {
 			g.Fatalf("take %d %+v: error %v, want %v", i, take, err, werr)
 		}
@@ -132,8 +191,12 @@ func (g *group) same(i int, take *store.Take, got, want store.Outcome, err, werr
 		g.Fatalf("take %d %+v: %+v, want %+v", i, take, got, want)
 	}
 	for j, l := range got.Levels {
-		if l != want.Levels[j] {
-			g.Fatalf("take %d %+v: level %d is %+v, want %+v", i, take, j, l, want.Levels[j])
+		w := want.Levels[j]
+		if a, b := l.Hold, w.Hold; (a == nil) != (b == nil) || a != nil && (!a.End.Equal(b.End) || a.Valid != b.Valid) {
+			g.Fatalf("take %d %+v: level %d has the hold %+v, want %+v", i, take, j, a, b)
+		}
+		if *l.Limit != *w.Limit || l.Level != w.Level || l.Refused != w.Refused || l.Left != w.Left {
+			g.Fatalf("take %d %+v: level %d is %+v of %+v, want %+v of %+v", i, take, j, l, *l.Limit, w, *w.Limit)
 		}
 	}
 }

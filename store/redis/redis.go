@@ -5,6 +5,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"strconv"
@@ -16,6 +17,8 @@ import (
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/internal/cursor"
+	"github.com/weirlimits/weir/store/redis/internal/layout"
+	"github.com/weirlimits/weir/store/redis/internal/script"
 )
 
 // Config configures a [Store]. Address is required.
@@ -27,7 +30,8 @@ type Config struct {
 	//	redis+sentinel://HOST[:PORT],HOST[:PORT]/MASTER[/DB] the primary that sentinels name
 	//	redis+cluster://HOST[:PORT],HOST[:PORT]              a cluster
 	//
-	// rediss:// and valkeys://, alone or before a plus, connect with TLS. All forms accept the option prefix.
+	// rediss:// and valkeys://, alone or before a plus, connect with TLS. All forms accept the options prefix and
+	// volatile=true.
 	Address string
 	// Username and Password are used if the address has none.
 	Username, Password string
@@ -43,14 +47,21 @@ type Config struct {
 	// CallTimeout bounds one call, including connecting. Defaults to 1 s.
 	CallTimeout time.Duration
 	// Margin is how long a bucket is kept after it is full, and a settle's ID after it expires. The server's clock may
-	// go back by as much without any token being handed out again. At least 1 s. Defaults to 1 h.
+	// go back by as much without any token being handed out again. At least 1 s. Defaults to
+	// the address's margin, otherwise to 1 h.
 	Margin time.Duration
 	// Connections is the number of connections to one server over which calls are pipelined: a power of two, at most
 	// 64. Defaults to 2.
 	Connections int
 
+	// Volatile accepts a server that persists nothing, or does not show whether it does: a restart loses every bucket
+	// and every limit. It is for tests, and for services that rely on replicas. Defaults to the address's volatile.
+	Volatile bool
+
 	// Now replaces the server's clock. For tests: all users of the data must agree on it. Defaults to none.
 	Now func() time.Time
+
+	lookEvery time.Duration // in place of a minute
 }
 
 // Store is a store in Redis. It is safe for concurrent use.
@@ -66,7 +77,12 @@ var (
 )
 
 // Open returns a store on a server. It checks that the server is a primary of a supported version, that it evicts
-// nothing, and that its data was not written by a later version of weir. [Inspect] reports each check separately.
+// nothing, that it persists its data (see [Config.Volatile]), and that its data was not written by a later version of
+// weir. [Inspect] reports each check separately.
+//
+// The store looks again whether the server evicts, or any primary of a cluster, once a minute and after each
+// reconnection; after one of them did not answer, 10 ms later, then more and more rarely, up to once a second, until
+// all do. While one evicts, or may not be asked, takes fail.
 //
 // Errors are a [*store.Error]; one about the configuration matches [store.ErrInvalid].
 func Open(ctx context.Context, cfg Config) (*Store, error) {
@@ -80,13 +96,18 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 			return nil, f.Err
 		}
 	}
+	every := cmp.Or(s.cfg.lookEvery, lookEvery)
+	s.guard.watch(every, func(ctx context.Context) bool { return s.guard.right(ctx, &s.server) })
 	return s, nil
 }
 
 // connect returns a store that is connected but has checked nothing.
 func connect(ctx context.Context, cfg Config) (*Store, error) {
-	s := &Store{server: server{cfg: cfg}}
-	s.queues.server = &s.server
+	s := &Store{server: server{cfg: cfg, guard: guard{dialed: make(chan struct{}, 1)}, hand: hand{local: time.Now}}}
+	if cfg.Now != nil {
+		s.hand.local = cfg.Now
+	}
+	s.queues.server, s.queues.late = &s.server, s.giveBack
 	if err := s.configure(); err != nil {
 		return nil, err
 	}
@@ -121,12 +142,13 @@ func connect(ctx context.Context, cfg Config) (*Store, error) {
 // Close implements [store.Store].
 func (s *Store) Close() error {
 	s.closed.Store(true)
+	s.guard.close()
 	s.group.Close()
 	(*s.client.Load()).Close() // waits for calls in flight
 	return nil
 }
 
-// maxKeys is how many buckets one script reads, so that it delays other calls only briefly.
+// maxKeys is how many buckets or records one script reads, so that it delays other calls only briefly.
 const maxKeys = 256
 
 // Peek implements [store.Store].
@@ -145,22 +167,23 @@ func (s *Store) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapsh
 		if n == 0 {
 			keys = append(keys, s.keys.marker("")) // names no marker, but a cluster needs a key to route by
 		}
-		got, err := s.run(ctx, peekScript, keys, []string{s.now()}).AsStrSlice()
+		got, err := call(ctx, &s.server, script.Peek, keys, []string{s.now()}, asStrings)
 		about := "buckets"
 		if n > 0 {
 			about = rest[0].String()
 		}
 		if err == nil && (len(got) != len(keys)+1 || len(got[0]) != 8) {
-			err = errFormat
+			err = layout.ErrFormat
 		}
 		if err != nil {
 			return store.Snapshot{}, s.trouble("peek", about, err)
 		}
-		snap.At = later(snap.At, clock.Time(read64(got[0])))
+		now := layout.Read64(got[0])
+		snap.At = later(snap.At, clock.Time(now))
 		for i, b := range rest[:n] {
 			st := store.State{Bucket: b}
 			if raw := got[i+1]; raw != "" {
-				if st, err = parseBucket(b, raw); err != nil {
+				if st, err = layout.ParseBucket(b, raw, now); err != nil {
 					return store.Snapshot{}, s.trouble("peek", b.String(), err)
 				}
 			}
@@ -178,13 +201,13 @@ func (s *Store) Forget(ctx context.Context, buckets ...store.Bucket) error {
 	}
 	for rest := buckets; len(rest) > 0; {
 		n := s.together(rest)
-		keys, args := make([]string, n), make([]string, n)
+		keys, args := make([]string, n), append(make([]string, 0, 1+2*n), s.now())
 		for i, b := range rest[:n] {
 			var base int
 			keys[i], base = s.keys.bucket(b)
-			args[i] = strconv.Itoa(base)
+			args = append(args, strconv.Itoa(base), string(layout.Pair(nil, int64(birth()))))
 		}
-		if err := s.run(ctx, forgetScript, keys, args).Error(); err != nil {
+		if _, err := call(ctx, &s.server, script.Forget, keys, args, asMessage); err != nil {
 			return s.trouble("forget", rest[0].String(), err)
 		}
 		rest = rest[n:]
@@ -197,35 +220,36 @@ func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketP
 	if err := s.ready(ctx); err != nil {
 		return store.BucketPage{}, err
 	}
-	mark := cursor.Mark(q.Namespace, q.Entity, q.Resource)
+	pages := cursor.OfBuckets(&q)
 	from, to := "-", "+"
 	if q.Entity != "" {
 		from, to = "["+q.Entity+"\x00", "("+q.Entity+"\x01"
 	}
 	if q.After != "" {
-		at, err := cursor.Parse(mark, q.After)
+		at, err := pages.Parse(q.After)
 		if err != nil {
 			return store.BucketPage{}, err
 		}
-		from = "(" + at
+		from = "(" + member(at.ID, at.Sub)
 	}
 	limit := store.PageSize(q.Max)
 	base := s.keys.base(q.Namespace) + "b"
 	var page store.BucketPage
 	for len(page.States) <= limit { // one more than the limit, to see whether there is a next page
-		got, err := s.run(ctx, bucketsScript, []string{s.keys.index(q.Namespace)},
-			[]string{s.now(), base, from, to, strconv.Itoa(limit + 1 - len(page.States)), q.Resource}).AsStrSlice()
+		got, err := call(ctx, &s.server, script.Buckets, []string{s.keys.index(q.Namespace)},
+			[]string{s.now(), base, from, to, strconv.Itoa(limit + 1 - len(page.States)), q.Resource}, asStrings)
 		if err == nil && (len(got) < 2 || len(got)%2 != 0 || len(got[0]) != 8) {
-			err = errFormat
+			err = layout.ErrFormat
 		}
 		if err != nil {
 			return store.BucketPage{}, s.trouble("list", q.Namespace, err)
 		}
-		page.At = later(page.At, clock.Time(read64(got[0])))
+		now := layout.Read64(got[0])
+		page.At = later(page.At, clock.Time(now))
 		for i := 2; i < len(got); i += 2 {
 			entity, resource, _ := strings.Cut(got[i], "\x00")
 			b := store.Bucket{Namespace: q.Namespace, Entity: entity, Resource: resource}
-			st, err := parseBucket(b, got[i+1])
+			st, err := layout.ParseBucket(b, got[i+1], now)
 			if err != nil {
 				return store.BucketPage{}, s.trouble("list", b.String(), err)
 			}
@@ -239,7 +263,7 @@ func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketP
 	if len(page.States) > limit {
 		page.States = page.States[:limit]
 		last := page.States[limit-1].Bucket
-		page.Next = cursor.Make(mark, member(last.Entity, last.Resource))
+		page.Next = pages.Make(cursor.Position{ID: last.Entity, Sub: last.Resource})
 	}
 	return page, nil
 }

@@ -15,7 +15,10 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/cursor"
 	"github.com/weirlimits/weir/store/internal/ledger"
+	"github.com/weirlimits/weir/store/redis/internal/layout"
+	"github.com/weirlimits/weir/store/redis/internal/script"
 )
 
 var _ store.Usage = (*Store)(nil)
@@ -48,7 +51,7 @@ func (s *Store) Count(ctx context.Context, readings ...store.Reading) error {
 	}
 	for ns, entries := range by {
 		key := s.keys.meter(ns)
-		kept, err := s.run(ctx, keptScript, []string{key}, nil).AsInt64()
+		kept, err := call(ctx, &s.server, script.Kept, []string{key}, nil, asInt)
 		if err != nil {
 			return s.trouble("count", key, err)
 		}
@@ -78,9 +81,9 @@ func (s *Store) ForgetUsage(ctx context.Context, namespace string) error {
 		key := s.keys.starts(namespace, w)
 		for at := "-inf"; at != ""; {
 			var err error
-			at, err = s.run(ctx, forgetUsageScript, []string{key}, []string{
+			at, err = call(ctx, &s.server, script.ForgetUsage, []string{key}, []string{
 				s.keys.base(namespace), string(w[:1]), of, at, "200",
-			}).ToString()
+			}, asString)
 			if err != nil {
 				return s.trouble("usage", key, err)
 			}
@@ -97,8 +100,8 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePage,
 	if err := s.ready(ctx); err != nil {
 		return store.UsagePage{}, err
 	}
-	return ledger.Page(&q, func(after string, f func(string, store.UsageRecord) bool) error {
-		if after == "" && !q.Known {
+	return ledger.Page(&q, func(after *cursor.Position, f func(store.UsageRecord) bool) error {
+		if after == nil && !q.Known {
 			if err := s.kept(ctx); err != nil {
 				return err
 			}
@@ -113,19 +116,19 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePage,
 // kept returns an error if nobody has ever booked usage, or not for weeks.
 func (s *Store) kept(ctx context.Context) error {
 	key := s.keys.passed()
-	n, err := s.run(ctx, keptScript, []string{key}, nil).AsInt64()
+	n, err := call(ctx, &s.server, script.Kept, []string{key}, nil, asInt)
 	switch {
 	case err != nil:
 		return s.trouble("usage", key, err)
 	case n == 0:
-		return fmt.Errorf("%w: in Redis, weir aggregate books it", store.ErrNoUsage)
+		return fmt.Errorf("%w: in Redis, weir serve --aggregate or weir aggregate books it", store.ErrNoUsage)
 	}
 	return nil
 }
 
 // scanAll calls f with the sums over the store. Each namespace holds its part of them.
 func (s *Store) scanAll(
-	ctx context.Context, q *store.UsageQuery, after string, f func(string, store.UsageRecord) bool,
+	ctx context.Context, q *store.UsageQuery, after *cursor.Position, f func(store.UsageRecord) bool,
 ) error {
 	_, spaces, err := s.spaces(ctx, nil)
 	if err != nil {
@@ -134,7 +137,7 @@ func (s *Store) scanAll(
 	sums := make(map[int64]store.UsageRecord) // by start
 	for _, ns := range spaces {
 		left := store.PageSize(q.Max) + 1
-		err := s.scan(ctx, ns.id, q, after, func(_ string, r store.UsageRecord) bool {
+		err := s.scan(ctx, ns.id, q, after, func(r store.UsageRecord) bool {
 			r.Counts = store.MergeFigures(sums[r.Start.Unix()].Counts, r.Counts)
 			sums[r.Start.Unix()] = r
 			left--
@@ -145,24 +148,21 @@ func (s *Store) scanAll(
 		}
 	}
 	for _, start := range slices.Sorted(maps.Keys(sums)) {
-		if !f(position(start, member("", "")), sums[start]) {
+		if !f(sums[start]) {
 			break
 		}
 	}
 	return nil
 }
 
-// position is where a list continues: after a start, and a name within it.
-func position(start int64, name string) string { return strconv.FormatInt(start, 10) + ":" + name }
-
 // scan calls f with the windows of one namespace that follow a position.
 func (s *Store) scan(
-	ctx context.Context, namespace string, q *store.UsageQuery, after string, f func(string, store.UsageRecord) bool,
+	ctx context.Context, namespace string, q *store.UsageQuery, after *cursor.Position, f func(store.UsageRecord) bool,
 ) error {
 	key := s.keys.starts(namespace, q.Window)
-	start, name, ok := strings.Cut(after, ":")
-	if name = "(" + name; !ok {
-		start, name = strconv.FormatInt(ceil(q.From), 10), ""
+	start, name := strconv.FormatInt(ceil(q.From), 10), ""
+	if after != nil {
+		start, name = strconv.FormatInt(after.Start, 10), "("+member(after.ID, after.Sub)
 	}
 	lo, hi := "-", "+"
 	if q.ID != "" {
@@ -172,12 +172,12 @@ func (s *Store) scan(
 		if err := s.ready(ctx); err != nil {
 			return err
 		}
-		got, err := s.run(ctx, listUsageScript, []string{key}, []string{
+		got, err := call(ctx, &s.server, script.ListUsage, []string{key}, []string{
 			s.keys.base(namespace), kindOf(q.Window, q.Of), start, strconv.FormatInt(ceil(q.To)-1, 10), name, lo, hi,
 			strconv.Itoa(store.PageSize(q.Max) + 1), q.Sub,
-		}).ToArray()
+		}, asArray)
 		if err == nil && len(got)%3 != 2 {
-			err = errFormat
+			err = layout.ErrFormat
 		}
 		if err == nil {
 			start, err = got[0].ToString()
@@ -187,11 +187,10 @@ func (s *Store) scan(
 		}
 		for i := 2; err == nil && i < len(got); i += 3 {
 			var r store.UsageRecord
-			var at string
-			if at, r, err = windowOf(got[i:]); err != nil {
+			if r, err = windowOf(got[i:]); err != nil {
 				break
 			}
-			if r.Window = q.Window; !f(at, r) {
+			if r.Window = q.Window; !f(r) {
 				return nil
 			}
 		}
@@ -202,19 +201,19 @@ func (s *Store) scan(
 	return nil
 }
 
-// windowOf returns a window from the reply of a script, and its position.
-func windowOf(reply []rueidis.RedisMessage) (at string, r store.UsageRecord, err error) {
+// windowOf returns a window from the reply of a script.
+func windowOf(reply []rueidis.RedisMessage) (r store.UsageRecord, err error) {
 	start, err := reply[0].AsInt64()
 	if err != nil {
-		return "", r, err
+		return r, err
 	}
 	name, err := reply[1].ToString()
 	if err != nil {
-		return "", r, err
+		return r, err
 	}
 	fields, err := reply[2].AsStrSlice()
 	if err != nil {
-		return "", r, err
+		return r, err
 	}
 	r.Start = time.Unix(start, 0).UTC()
 	r.ID, r.Sub, _ = strings.Cut(name, "\x00")
@@ -223,7 +222,7 @@ func windowOf(reply []rueidis.RedisMessage) (at string, r store.UsageRecord, err
 			r.Counts = ledger.AddLetter(r.Counts, fields[i][0], fields[i][1:], n)
 		}
 	}
-	return position(start, name), r, nil
+	return r, nil
 }
 
 // ceil returns a time in seconds, rounded up.
@@ -259,9 +258,9 @@ type space struct {
 // spaces returns the namespaces known to have usage, after adding more to them.
 func (s *Store) spaces(ctx context.Context, more []string) (last string, all []space, err error) {
 	keys := []string{s.keys.names(), s.keys.passed(), s.keys.unbegun()}
-	got, err := s.run(ctx, namesScript, keys, append([]string{s.now()}, more...)).AsStrSlice()
+	got, err := call(ctx, &s.server, script.Names, keys, append([]string{s.now()}, more...), asStrings)
 	if err == nil && (len(got)%2 != 1 || len(got[0]) != 8 && (got[0] != "" || len(more) > 0)) {
-		err = errFormat
+		err = layout.ErrFormat
 	}
 	if err != nil {
 		return "", nil, s.trouble("usage", s.keys.names(), err)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/internal/ledger"
+	"github.com/weirlimits/weir/store/redis/internal/layout"
+	"github.com/weirlimits/weir/store/redis/internal/script"
 )
 
 const (
@@ -86,7 +88,7 @@ func (b *books) book(ctx context.Context, entries []*entry) (booked int, bad []e
 	}
 	if len(left) > 0 && err == nil {
 		key := b.s.keys.left(b.namespace)
-		if cause := b.s.run(ctx, discardScript, []string{key}, left).Error(); cause != nil {
+		if _, cause := call(ctx, &b.s.server, script.Discard, []string{key}, left, asMessage); cause != nil {
 			err = b.s.trouble("usage", key, cause)
 		}
 	}
@@ -111,9 +113,9 @@ func (b *books) Read(ctx context.Context, entries []*entry) error {
 	if len(fields) > 0 {
 		key := b.s.keys.base(b.namespace) + b.hash
 		var err error
-		if got, err = b.s.run(ctx, accountsScript, []string{key}, fields).AsStrSlice(); err == nil &&
+		if got, err = call(ctx, &b.s.server, script.Accounts, []string{key}, fields, asStrings); err == nil &&
 			len(got) != len(fields) {
-			err = errFormat
+			err = layout.ErrFormat
 		}
 		if err != nil {
 			return b.s.trouble("usage", entries[0].Bucket.String(), err)
@@ -194,7 +196,8 @@ func (b *books) Apply(ctx context.Context, entries []*entry, sums ledger.Sums) e
 		)
 		args = append(args, figures...)
 	}
-	answer, err := b.s.run(ctx, bookScript, []string{b.s.keys.meter(b.namespace)}, append(args, left...)).ToString()
+	keys := []string{b.s.keys.meter(b.namespace)}
+	answer, err := call(ctx, &b.s.server, script.Book, keys, append(args, left...), asString)
 	switch {
 	case err != nil:
 		return b.s.trouble("usage", entries[0].Bucket.String(), err)
@@ -228,11 +231,11 @@ func (a *account) parse(raw string) error {
 	if raw == "" {
 		return nil
 	}
-	if len(raw) < 6 || len(raw) < 6+read16(raw[4:]) {
-		return errFormat
+	if len(raw) < 6 || len(raw) < 6+layout.Read16(raw[4:]) {
+		return layout.ErrFormat
 	}
-	end := 6 + read16(raw[4:])
-	a.minute, a.mark = read32(raw), raw[6:end]
+	end := 6 + layout.Read16(raw[4:])
+	a.minute, a.mark = layout.Read32(raw), raw[6:end]
 	return a.seen.Decode([]byte(raw[end:]))
 }
 
@@ -244,25 +247,25 @@ func (b *books) entryOf(ns space, name, raw string) *entry {
 		Bucket:  store.Bucket{Namespace: ns.id, Entity: entity, Resource: resource},
 		Account: booked{field: name},
 	}
-	st, err := parseBucket(e.Bucket, raw)
+	st, err := layout.ParseBucket(e.Bucket, raw, 0)
 	if err != nil {
 		b.bad(e, err)
 		return e
 	}
 	r := ledger.ReadingOf(&st)
 	r.Base = ns.fresh
-	e.Readings, e.Account.next = []ledger.Reading{r}, raw[:headSize+slotSize*len(st.Limits)]
+	e.Readings, e.Account.next = []ledger.Reading{r}, raw[:layout.HeadSize+layout.SlotSize*len(st.Limits)]
 	return e
 }
 
 // leftEntry returns the entry for a birth that has ended.
 func (b *books) leftEntry(ns space, raw string) *entry {
 	var e *entry
-	if len(raw) < 2 || len(raw) < 2+read16(raw) {
+	if len(raw) < 2 || len(raw) < 2+layout.Read16(raw) {
 		e = &entry{Bucket: store.Bucket{Namespace: ns.id}}
-		b.bad(e, errFormat)
+		b.bad(e, layout.ErrFormat)
 	} else {
-		end := 2 + read16(raw)
+		end := 2 + layout.Read16(raw)
 		e = b.entryOf(ns, raw[2:end], raw[end:])
 	}
 	e.Account.next, e.Account.left = "", []string{raw}

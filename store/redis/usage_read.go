@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/redis/internal/layout"
+	"github.com/weirlimits/weir/store/redis/internal/script"
 )
 
 const (
@@ -58,13 +60,13 @@ func (l *Ledger) Pass(ctx context.Context) (Passed, error) {
 		}
 	}
 	if began != "" {
-		all.Apart = max(0, time.Duration(read64(began)-read64(last))-l.s.cfg.Margin)
+		all.Apart = max(0, time.Duration(layout.Read64(began)-layout.Read64(last))-l.s.cfg.Margin)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return all, err
 	}
 	key := l.s.keys.passed()
-	if err := l.s.run(ctx, passedScript, []string{key}, []string{began}).Error(); err != nil {
+	if _, err := call(ctx, &l.s.server, script.Passed, []string{key}, []string{began}, asMessage); err != nil {
 		return all, l.s.trouble("usage", key, err)
 	}
 	return all, nil
@@ -81,7 +83,9 @@ func (l *Ledger) metered(ctx context.Context) (last string, all []space, err err
 			return "", nil, err
 		}
 		for i := range page.Records {
-			namespaces = append(namespaces, page.Records[i].Key.ID)
+			if page.Records[i].Expires.IsZero() { // otherwise it was purged
+				namespaces = append(namespaces, page.Records[i].Key.ID)
+			}
 		}
 		if q.After = page.Next; q.After == "" {
 			break
@@ -93,9 +97,10 @@ func (l *Ledger) metered(ctx context.Context) (last string, all []space, err err
 // pass books one namespace and returns the time at which it began.
 func (l *Ledger) pass(ctx context.Context, ns space, all *Passed) (began string, err error) {
 	key := l.s.keys.meter(ns.id)
-	got, err := l.s.run(ctx, meterScript, []string{key}, []string{l.s.now(), l.s.keys.base(ns.id), l.keep}).ToString()
+	args := []string{l.s.now(), l.s.keys.base(ns.id), l.keep}
+	got, err := call(ctx, &l.s.server, script.Meter, []string{key}, args, asString)
 	if err == nil && len(got) != 10 {
-		err = errFormat
+		err = layout.ErrFormat
 	}
 	if err != nil {
 		return "", l.s.trouble("usage", key, err)
@@ -118,7 +123,8 @@ func (l *Ledger) pass(ctx context.Context, ns space, all *Passed) (began string,
 		}
 	}
 	if ns.fresh {
-		if err := l.s.run(ctx, begunScript, []string{l.s.keys.unbegun()}, []string{ns.id}).Error(); err != nil {
+		keys := []string{l.s.keys.unbegun()}
+		if _, err := call(ctx, &l.s.server, script.Begun, keys, []string{ns.id}, asMessage); err != nil {
 			return began, l.s.trouble("usage", l.s.keys.unbegun(), err)
 		}
 	}
@@ -129,7 +135,8 @@ func (l *Ledger) pass(ctx context.Context, ns space, all *Passed) (began string,
 func (b *books) bookLeft(ctx context.Context, ns space) (booked int, bad []error, err error) {
 	key := b.s.keys.left(ns.id)
 	for {
-		got, err := b.s.run(ctx, leftScript, []string{key}, []string{strconv.Itoa(8 * bookAtOnce)}).AsStrSlice()
+		most := []string{strconv.Itoa(8 * bookAtOnce)}
+		got, err := call(ctx, &b.s.server, script.Left, []string{key}, most, asStrings)
 		if err != nil {
 			return booked, bad, b.s.trouble("usage", key, err)
 		}
@@ -164,10 +171,10 @@ func (b *books) bookLeft(ctx context.Context, ns space) (booked int, bad []error
 func (l *Ledger) buckets(ctx context.Context, ns space, books *books) (booked int, bad []error, err error) {
 	index, from := l.s.keys.index(ns.id), "-"
 	for {
-		got, err := l.s.run(ctx, readUsageScript, []string{index},
-			[]string{l.s.keys.base(ns.id), from, strconv.Itoa(lookAtOnce), strconv.Itoa(changedAtOnce)}).AsStrSlice()
+		got, err := call(ctx, &l.s.server, script.ReadUsage, []string{index},
+			[]string{l.s.keys.base(ns.id), from, strconv.Itoa(lookAtOnce), strconv.Itoa(changedAtOnce)}, asStrings)
 		if err == nil && len(got)%3 != 1 {
-			err = errFormat
+			err = layout.ErrFormat
 		}
 		if err != nil {
 			return booked, bad, l.s.trouble("usage", index, err)
@@ -219,9 +226,9 @@ func (l *Ledger) removeGone(ctx context.Context, ns string) error {
 	}{{ofBuckets, base + "b", lateBirth}, {ofProcesses, "", keepProcess}} {
 		for at := "0"; ; {
 			var err error
-			if at, err = s.run(ctx, sweepScript, []string{base + of.hash}, []string{
+			if at, err = call(ctx, &s.server, script.Sweep, []string{base + of.hash}, []string{
 				s.now(), of.buckets, at, strconv.Itoa(of.keep),
-			}).ToString(); err != nil {
+			}, asString); err != nil {
 				return s.trouble("usage", base+of.hash, err)
 			}
 			if at == "0" {

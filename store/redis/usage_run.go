@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/weirlimits/weir/store/redis/internal/script"
 )
 
 // readerLease is for how long an unresponsive reader blocks the others.
@@ -108,9 +110,9 @@ func (l *Ledger) pause(every, took time.Duration, now time.Time) time.Duration {
 // lease acquires or renews the lease for d and reports whether the owner holds it; a d of 0 gives it up.
 func (l *Ledger) lease(ctx context.Context, owner string, d time.Duration) (bool, error) {
 	key := l.s.keys.reader()
-	n, err := l.s.run(ctx, leaseScript, []string{key}, []string{
+	n, err := call(ctx, &l.s.server, script.Lease, []string{key}, []string{
 		owner, strconv.FormatInt(d.Milliseconds(), 10),
-	}).AsInt64()
+	}, asInt)
 	if err != nil {
 		return false, l.s.trouble("usage", key, err)
 	}

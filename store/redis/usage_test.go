@@ -265,7 +265,7 @@ func TestUsageForgotten(t *testing.T) {
 	}
 	top, err := meter.Top(t.Context(), b.s.Usage, store.UsageQuery{
 		Namespace: "n", Of: store.OfBucket, Window: store.Hourly, From: evening.AddDate(0, 0, -1), To: evening.AddDate(0, 1, 0),
-	}, "rpm")
+	}, "rpm", nil)
 	if err != nil || len(top) != 2 || top[0].Counts[1].Consumed() != hours*1000 {
 		t.Errorf("top %+v, error %v", top, err)
 	}

@@ -84,7 +84,7 @@ func TestCommitWithoutChannel(t *testing.T) {
 	if ns, err := s.Epochs(t.Context(), "default"); err != nil || ns[0] != 1 {
 		t.Errorf("epochs %v, error %v", ns, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := s.Watch(ctx, func() {}, func(store.Changes) {}); err == nil || ctx.Err() != nil {
 		t.Errorf("watched without the right to: %v", err)

@@ -63,9 +63,12 @@ func (s *reference) Commit(ctx context.Context, writes ...store.Write) error {
 	c := &s.catalog
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := store.CheckWrites(writes); err != nil {
+		return err
+	}
 	seen := map[store.Key]bool{}
 	for _, w := range writes {
-		if seen[w.Record.Key] || len(w.Record.Value) > store.MaxValue || len(writes) > store.MaxWrites {
+		if seen[w.Record.Key] {
 			return store.ErrInvalid
 		}
 		seen[w.Record.Key] = !s.has("a key twice")
@@ -137,6 +140,10 @@ func (s *reference) List(ctx context.Context, q store.Query) (page store.Page, e
 		of = ""
 	}
 	after, err := decode(q.After, of)
+	inside := (q.ID == "" || after[0] == q.ID) && (q.ID != "" || s.begins(after[0], q.Prefix))
+	if err == nil && q.After != "" && !inside && !s.has("any position") && !s.has("pages by number") {
+		err = store.ErrBadCursor
+	}
 	if err != nil {
 		return page, err
 	}

@@ -3,6 +3,7 @@ package storetest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -20,7 +21,8 @@ import (
 type reference struct {
 	*world0
 
-	closed atomic.Bool
+	closed  atomic.Bool
+	trouble atomic.Int64 // for a flaw: how many calls are still to fail
 }
 
 // world0 is the state that all clients of a reference share.
@@ -33,6 +35,9 @@ type world0 struct {
 	returns int
 	buckets map[any]*refBucket
 	settled map[string]time.Time
+	credits map[creditOf]int64
+	hot     atomic.Pointer[store.Bucket] // fails
+	cut     atomic.Pointer[refCut]
 	catalog refCatalog
 }
 
@@ -47,9 +52,32 @@ type refBucket struct {
 
 func newReference(clock func() time.Time, flaw string) *reference {
 	return &reference{world0: &world0{
-		flaw: flaw, clock: clock, latest: -1 << 63, buckets: map[any]*refBucket{}, settled: map[string]time.Time{},
+		flaw: flaw, clock: clock, latest: -1 << 63, buckets: map[any]*refBucket{}, settled: map[string]time.Time{}, credits: map[creditOf]int64{},
 		catalog: refCatalog{flaw: flaw, clock: clock, records: map[store.Key]store.Record{}, epochs: map[string]uint64{}},
 	}}
+}
+
+// refCut makes one of the calls fail.
+type refCut struct {
+	left, calls int
+	made        bool
+}
+
+// cutting returns what a call fails with, before it is made or after.
+func (s *reference) cutting() (before, after error) {
+	c := s.cut.Load()
+	if c == nil {
+		return nil, nil
+	}
+	failed := &store.Error{Op: "call", Err: errors.New("no answer")}
+	c.calls++
+	if c.left--; c.left != -1 {
+		return nil, nil
+	}
+	if c.made {
+		return nil, failed
+	}
+	return failed, nil
 }
 
 func (s *reference) peer() *reference { return &reference{world0: s.world0} }
@@ -82,10 +110,6 @@ func (s *reference) name(b store.Bucket) any {
 	return b
 }
 
-func params(l *store.Limit) clock.Params {
-	return clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
-}
-
 // sweep forgets full buckets.
 func (s *reference) sweep(now int64) {
 	for k, b := range s.buckets {
@@ -93,7 +117,7 @@ func (s *reference) sweep(now int64) {
 		if s.has("keeps for the first limit") {
 			meters = meters[:min(1, len(meters))]
 		}
-		owes := slices.ContainsFunc(meters, func(m *store.LimitState) bool { return m.Level > params(m.Limit).Clock(now) })
+		owes := slices.ContainsFunc(meters, func(m *store.LimitState) bool { return !full(m, now) })
 		if !owes || s.has("forgets debtors") && now-b.at > int64(time.Minute) {
 			delete(s.buckets, k)
 		}
@@ -137,12 +161,25 @@ func (s *reference) follow(b *refBucket, d store.Debit, now int64) error {
 		differs = differs || m == nil || *m.Limit != *c.Limit || !b.inUse[c.Limit.Name]
 	}
 	differs = own > 0 && (differs || own != len(b.inUse))
+	from, until := d.Phase.Bounds()
+	if differs && (now < from || len(b.inUse) > 0 && now >= until) && !s.has("former limits return") {
+		return &store.PhaseError{At: clock.Time(now)}
+	}
 	if differs && len(b.inUse) > 0 && d.Epoch < b.epoch && !s.has("stale limits") {
 		return store.ErrStaleLimits
 	}
+	for _, c := range d.Charges {
+		m := s.meter(b, c.Limit)
+		if c.Limit.IsBalance() && c.Limit.Override {
+			return store.ErrInvalid
+		}
+		if m != nil && m.Limit.IsBalance() && m.Level != 0 && !c.Limit.IsBalance() && !s.has("a balance becomes a rate") {
+			return &store.KindError{Bucket: d.Bucket, Limit: c.Limit.Name, Held: true}
+		}
+	}
 	if overrides > 0 {
 		b.meters = slices.DeleteFunc(b.meters, func(m *store.LimitState) bool {
-			return m.Limit.Override && m.Level <= params(m.Limit).Clock(now)
+			return m.Limit.Override && full(m, now)
 		})
 		for _, m := range b.meters {
 			if m.Limit.Override {
@@ -159,23 +196,54 @@ func (s *reference) follow(b *refBucket, d store.Debit, now int64) error {
 				return !slices.ContainsFunc(d.Charges, func(c store.Charge) bool { return reckon.Same(m.Limit, c.Limit) })
 			})
 		}
+		if err := b.tidy(d, now); err != nil {
+			return err
+		}
 		b.epoch, b.inUse = d.Epoch, map[string]bool{}
 	}
 	for _, c := range d.Charges {
 		m := s.meter(b, c.Limit)
 		switch {
 		case m == nil:
-			b.meters = append(b.meters, &store.LimitState{Limit: c.Limit, Level: params(c.Limit).Clock(now)})
+			b.meters = append(b.meters, &store.LimitState{Limit: c.Limit, Level: c.Limit.Params().Fresh(now)})
 		case c.Limit.Override:
 		case *m.Limit != *c.Limit:
-			if m.Level = clock.Rebase(params(m.Limit), params(c.Limit), m.Level, now); s.has("a change forgives") {
-				m.Level = params(c.Limit).Clock(now)
+			was, before := m.Limit.Params(), m.Level
+			if m.Level = clock.Rebase(was, c.Limit.Params(), before, now); s.has("a change forgives") {
+				m.Level = c.Limit.Params().Clock(now)
+			} else if s.has("a boost costs months") {
+				m.Level += max(0, clock.Outstanding(before, was.Clock(now))-clock.Outstanding(m.Level, c.Limit.Params().Clock(now)))
 			}
 			m.Limit = c.Limit
 		}
 		if differs && !c.Limit.Override {
 			b.inUse[c.Limit.Name] = true
 		}
+	}
+	return nil
+}
+
+// tidy forgets limits that a debit's do not keep in force, once there are too many.
+func (b *refBucket) tidy(d store.Debit, now int64) error {
+	former := func(m *store.LimitState) bool {
+		return !m.Limit.Override && !slices.ContainsFunc(d.Charges, func(c store.Charge) bool { return reckon.Same(m.Limit, c.Limit) })
+	}
+	count := func() (n int) {
+		for _, m := range b.meters {
+			if former(m) {
+				n++
+			}
+		}
+		return n
+	}
+	if count() <= store.MaxFormer || store.IsSeal(d.Charges[0].Limit) {
+		return nil
+	}
+	b.meters = slices.DeleteFunc(b.meters, func(m *store.LimitState) bool {
+		return former(m) && full(m, now)
+	})
+	if n := count(); n > store.MaxFormer {
+		return store.TooManyFormer(n)
 	}
 	return nil
 }
@@ -194,6 +262,37 @@ func duplicate(debits []store.Debit) bool {
 func (s *reference) Take(ctx context.Context, t store.Take) (out store.Outcome, err error) {
 	if err := s.ready(ctx); err != nil {
 		return out, err
+	}
+	if err := t.CheckSize(); err != nil {
+		return out, err
+	}
+	if err := store.RefuseSlots(t.Debits); err != nil && !s.has("any limit") {
+		return out, err
+	}
+	before, after := s.cutting()
+	if before != nil {
+		return out, before
+	}
+	defer func() {
+		if err == nil && after != nil {
+			if out, err = (store.Outcome{}), after; s.has("half a take") {
+				s.find(t.Debits[0].Bucket, true, s.now()).meters = nil
+			}
+		}
+	}()
+	if s.has("trouble spreads") {
+		if s.trouble.Add(-1) >= 0 {
+			return out, store.ErrClosed
+		}
+		defer func() {
+			if err != nil {
+				s.trouble.Store(3)
+			}
+		}()
+	}
+	hot := s.hot.Load()
+	if hot != nil && slices.ContainsFunc(t.Debits, func(d store.Debit) bool { return d.Bucket == *hot }) {
+		return out, &store.Error{Op: "take", Key: hot.String(), Err: errors.New("throttled"), Extent: store.ExtentKey}
 	}
 	if duplicate(t.Debits) && !s.has("buckets twice") {
 		return out, store.ErrDuplicateBucket
@@ -221,7 +320,7 @@ func (s *reference) Take(ctx context.Context, t store.Take) (out store.Outcome, 
 	for i, d := range t.Debits {
 		for _, c := range d.Charges {
 			m := s.meter(found[i], c.Limit)
-			p := params(m.Limit)
+			p := m.Limit.Params()
 			lv := store.Level{Limit: m.Limit, Level: m.Level, Refused: !s.fits(p, c, m.Level, p.Clock(now))}
 			if s.has("flags one refusal") && !out.Allowed {
 				lv.Refused = false
@@ -242,7 +341,7 @@ func (s *reference) Take(ctx context.Context, t store.Take) (out store.Outcome, 
 				if c.Shadow {
 					continue // a shadow charge that does not fit is left out
 				}
-				if clock.Spend(m.Level, params(m.Limit).Clock(now), c.Amount) > clock.MaxLevel && !s.has("overflows") {
+				if clock.Spend(m.Level, m.Limit.Params().Clock(now), c.Amount) > clock.MaxLevel && !s.has("overflows") {
 					return store.Outcome{}, store.ErrOverflow
 				}
 			}
@@ -256,7 +355,7 @@ func (s *reference) Take(ctx context.Context, t store.Take) (out store.Outcome, 
 		for _, c := range d.Charges {
 			m := s.meter(found[j], c.Limit)
 			if !out.Allowed && (c.Force && s.has("forces though refused") || c.Shadow && s.has("a shadow is charged though refused")) {
-				m.Level = clock.Spend(m.Level, params(m.Limit).Clock(now), c.Amount)
+				m.Level = clock.Spend(m.Level, m.Limit.Params().Clock(now), c.Amount)
 			}
 			if out.Levels[i].Level = m.Level; c.Shadow && out.Allowed && s.has("a shadow says nothing") {
 				out.Levels[i].Refused = false
@@ -286,105 +385,16 @@ func (s *reference) apply(b *refBucket, d store.Debit, now int64) {
 	b.at = now
 	for _, c := range d.Charges {
 		m := s.meter(b, c.Limit)
-		p := params(m.Limit)
+		p := m.Limit.Params()
 		if c.Shadow && !s.has("a shadow is forced") && (!s.fits(p, c, m.Level, p.Clock(now)) || s.has("a shadow counts nothing")) {
 			continue
 		}
 		m.Level = clock.Spend(m.Level, p.Clock(now), c.Amount)
 		m.Debited += c.Amount
 		if s.has("idling is credited twice") {
-			m.Level = min(m.Level, params(m.Limit).Clock(now)) + c.Amount
+			m.Level = min(m.Level, m.Limit.Params().Clock(now)) + c.Amount
 		}
 	}
-}
-
-func (s *reference) Settle(ctx context.Context, st store.Settle) (out store.Outcome, err error) {
-	if err := s.ready(ctx); err != nil {
-		return out, err
-	}
-	if duplicate(st.Debits) {
-		return out, store.ErrDuplicateBucket
-	}
-	for _, d := range st.Debits {
-		if slices.ContainsFunc(d.Charges, func(c store.Charge) bool { return c.Shadow }) && !s.has("any shadow") {
-			return out, store.ErrInvalid
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.now()
-	s.sweep(now)
-	out = store.Outcome{Allowed: true, At: clock.Time(now)}
-	if st.ID != "" && out.At.After(st.Expires) && !s.has("never expires") {
-		return store.Outcome{}, store.ErrExpired
-	}
-	if _, ok := s.settled[st.ID]; ok && !s.has("settles again") {
-		return store.Outcome{}, store.ErrSettled
-	}
-	if s.has("looks before it settles") {
-		s.mu.Unlock()
-		runtime.Gosched()
-		s.mu.Lock()
-	}
-	for _, d := range st.Debits {
-		for _, c := range d.Charges {
-			level := int64(0)
-			if b := s.find(d.Bucket, false, now); b != nil && s.meter(b, c.Limit) != nil {
-				level = s.meter(b, c.Limit).Level
-			}
-			if c.Amount > 0 && clock.Spend(level, params(c.Limit).Clock(now), c.Amount) > clock.MaxLevel {
-				return store.Outcome{}, store.ErrOverflow
-			}
-		}
-	}
-	if st.ID != "" {
-		s.settled[st.ID] = st.Expires
-	}
-	for _, d := range st.Debits {
-		for _, c := range d.Charges {
-			if m := s.settle(d, c, now); m != nil {
-				out.Levels = append(out.Levels, store.Level{Limit: m.Limit, Level: m.Level})
-			}
-		}
-	}
-	return out, nil
-}
-
-func (s *reference) settle(d store.Debit, c store.Charge, now int64) *store.LimitState {
-	b := s.find(d.Bucket, c.Amount > 0 || s.has("a return makes a bucket"), now)
-	if b == nil {
-		return nil
-	}
-	b.at = now
-	m := s.meter(b, c.Limit)
-	if m == nil {
-		if c.Amount <= 0 {
-			return nil
-		}
-		m = &store.LimitState{Limit: c.Limit, Level: params(c.Limit).Clock(now)}
-		b.meters = append(b.meters, m)
-	}
-	if s.has("a settle changes limits") {
-		m.Limit = c.Limit
-	}
-	switch reading := params(m.Limit).Clock(now); {
-	case c.Amount > 0:
-		m.Level = clock.Spend(m.Level, reading, c.Amount)
-		m.Debited += c.Amount
-	case s.has("loses a return") && c.Amount < 0 && s.returns%2 == 0:
-		s.returns++
-	default:
-		s.returns++
-		m.Level = clock.Credit(m.Level, -c.Amount)
-		if s.has("gives back more than there was") && m.Level < reading {
-			m.Limit = &store.Limit{Name: m.Limit.Name, Amount: m.Limit.Amount, Period: m.Limit.Period, Burst: m.Limit.Burst + reading - m.Level, Override: m.Limit.Override}
-		}
-		if m.Returned -= c.Amount; s.has("counts net") {
-			m.Returned += c.Amount
-			m.Debited += c.Amount
-		}
-	}
-	return m
 }
 
 func (s *reference) Peek(ctx context.Context, keys ...store.Bucket) (snap store.Snapshot, err error) {
@@ -433,7 +443,11 @@ func (s *reference) Buckets(ctx context.Context, q store.BucketQuery) (page stor
 			return cmp.Or(cmp.Compare(a.Entity, b.Entity), cmp.Compare(a.Resource, b.Resource))
 		}(a.key, b.key)
 	})
-	after, err := decode(q.After, fmt.Sprintf("%q", q.Namespace))
+	of := fmt.Sprintf("%q %q %q", q.Namespace, q.Entity, q.Resource)
+	after, err := decode(q.After, of)
+	if err == nil && q.After != "" && q.Entity != "" && after[0] != q.Entity && !s.has("any position") {
+		err = store.ErrBadCursor
+	}
 	if err != nil {
 		return page, err
 	}
@@ -444,7 +458,7 @@ func (s *reference) Buckets(ctx context.Context, q store.BucketQuery) (page stor
 		}
 		if len(page.States) == store.PageSize(q.Max) {
 			last := page.States[len(page.States)-1].Bucket
-			page.Next = encode(fmt.Sprintf("%q", q.Namespace), last.Entity, last.Resource)
+			page.Next = encode(of, last.Entity, last.Resource)
 			break
 		}
 		page.States = append(page.States, s.state(b))
@@ -459,8 +473,19 @@ func (s *reference) Forget(ctx context.Context, keys ...store.Bucket) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range keys {
-		if !s.has("forgets nothing") {
-			delete(s.buckets, s.name(k))
+		if s.has("forgets nothing") {
+			continue
+		}
+		b := s.buckets[s.name(k)]
+		delete(s.buckets, s.name(k))
+		if b == nil || s.has("forgets balances") {
+			continue
+		}
+		for _, m := range b.meters {
+			if m.Limit.IsBalance() && m.Level != 0 {
+				kept := s.find(k, true, s.now())
+				kept.meters = append(kept.meters, &store.LimitState{Limit: m.Limit, Level: m.Level})
+			}
 		}
 	}
 	return nil

@@ -7,9 +7,14 @@ import (
 
 	"github.com/weirlimits/weir/store/storetest/internal/buckets"
 	"github.com/weirlimits/weir/store/storetest/internal/catalog"
+	"github.com/weirlimits/weir/store/storetest/internal/credits"
 	"github.com/weirlimits/weir/store/storetest/internal/env"
+	"github.com/weirlimits/weir/store/storetest/internal/grid"
 	"github.com/weirlimits/weir/store/storetest/internal/history"
+	"github.com/weirlimits/weir/store/storetest/internal/phases"
+	"github.com/weirlimits/weir/store/storetest/internal/slots"
 	"github.com/weirlimits/weir/store/storetest/internal/torture"
+	"github.com/weirlimits/weir/store/storetest/internal/trace"
 )
 
 // Harness describes how to open a store under test and what it can do.
@@ -19,8 +24,15 @@ import (
 //     it. Nil if the store cannot have one.
 //   - Quiesce returns when the store has finished all background work, such as returns that are written with a later
 //     write. Nil if every call is complete when it returns.
-//   - Kept returns for how long the store keeps the data of a bucket that nobody uses, counted from now. Nil if it
-//     keeps a bucket until it is full.
+//   - Kept returns for how long the store keeps the data of a bucket that nobody uses, counted from now; the largest
+//     duration if for ever. Nil if it keeps a bucket until it is full.
+//   - Harm damages a bucket's data, so that every call on it fails. Nil if the store keeps no data that could be
+//     damaged one bucket at a time.
+//   - Throttle makes every write to a bucket fail until end is called, whichever client makes it, as a service that
+//     limits the load on a key does. Nil if the store has no such keys.
+//   - Cut makes the n-th call from now on fail, counted from 0: before it is made, or once it is made, so that only its
+//     answer is lost. What a call is depends on the store: a request, or a commit of a file. End returns how many there
+//     were. Nil if the store makes no calls.
 //   - Caps are what the store can do.
 //   - BucketsOnly leaves out the catalog and lists: for a store that has passed the suite, in a configuration that
 //     writes buckets differently.
@@ -32,8 +44,14 @@ type Harness = env.Harness
 //     time must pass, and judges the rest by the times that the store reports.
 //   - AtomicTake: several buckets are decided in one step, and a refused take is never visible in any of them. Without
 //     it, the suite reads several buckets only after Quiesce, and checks their net counters.
-//   - Remote: each call crosses a network. The suite uses fewer repetitions.
+//   - Ahead: tokens may be debited ahead of requests, and refusals repeated from memory. Torture then accepts that a
+//     bucket shows more spent than callers were told, and refuses what would fit; never less, and never more admitted.
+//   - Remote: each call crosses a network. The suite uses fewer repetitions, as with go test -short.
 //   - LateUsage: another process books usage, some time later. The suite does not check usage.
+//   - Quotas: limits may be quotas.
+//   - Credits: limits may be balances, which are credited.
+//   - Slots: limits may be of slots. A store that has none must refuse them.
+//   - OwnClocks: each client decides by its own clock, which may be up to 2 s from true time.
 type Caps = env.Caps
 
 // Clock is a clock that tests advance by hand, with Now, Advance and Set. It is safe for concurrent use.
@@ -74,7 +92,11 @@ func TortureTime(t testing.TB) time.Duration {
 }
 
 func suites() []env.Suite {
-	return slices.Concat(buckets.Suites(), history.Suites(), catalog.Suites(), []env.Suite{catalog.Usage()})
+	return slices.Concat(
+		buckets.Suites(), grid.Suites(), credits.Suites(), slots.Suites(), history.Suites(), phases.Suites(),
+		trace.Suites(),
+		catalog.Suites(), []env.Suite{catalog.Usage()},
+	)
 }
 
 func run(t *testing.T, h Harness, all []env.Suite) {
@@ -85,7 +107,8 @@ func run(t *testing.T, h Harness, all []env.Suite) {
 			for _, sc := range su.Scenarios {
 				t.Run(sc.Name, func(t *testing.T) {
 					t.Parallel()
-					if h.Caps.Lacks(sc.Need) || sc.Peer && h.Peer == nil {
+					if h.Caps.Lacks(sc.Need) || sc.Peer && h.Peer == nil || sc.Harm && h.Harm == nil ||
+						sc.Hot && h.Throttle == nil || sc.Cut && h.Cut == nil {
 						t.Skip("the store does not claim what this needs")
 					}
 					if h.BucketsOnly && sc.Aside {

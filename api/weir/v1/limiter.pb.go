@@ -6,16 +6,22 @@
 // the client intends. Errors are gRPC statuses with google.rpc details:
 //
 //   INVALID_ARGUMENT     a field is wrong: BadRequest names it
-//   NOT_FOUND            no such namespace, entity or lease
+//   NOT_FOUND            no such namespace, entity, lease or balance
+//   ALREADY_EXISTS       the id of a credit was used with another amount
 //   FAILED_PRECONDITION  ErrorInfo.reason is one of
 //                          NO_LIMITS      no level has limits for the entity on the resource
 //                          EXCEEDS_BURST  more than can ever be spent at once: ask for less, or raise the burst
-//                          SETTLED        the lease was already adjusted or rolled back under this id
-//                          EXPIRED        the lease counts as committed
+//                          SETTLED        an adjustment, or a rollback of the lease, was already made under this id
+//                          EXPIRED        the lease counts as committed, or has lost a slot
+//                          MAX_DEBT       a limit would have gone further into debt than it may: it was debited up to
+//                                         that, and an AdjustResponse in the details has the lease's new id; an
+//                                         AdjustEntityResponse has what is left
+//                          UNKNOWN_ENTITY the entity was never created, and its namespace takes known ones only
 //   UNAVAILABLE          the store does not answer, or the server is overloaded or shutting down: see RetryInfo
 //   UNAUTHENTICATED      no token in the metadata "authorization: Bearer …", or an unknown one
 //   PERMISSION_DENIED    the token may not do this in this namespace, whether or not the namespace exists
-//   RESOURCE_EXHAUSTED   too many different buckets are watched, or the message is larger than 1 MiB
+//   RESOURCE_EXHAUSTED   too many different buckets are watched, or the message is larger than 1 MiB; with the
+//                        ErrorInfo.reason BUCKET_QUOTA, the namespace may have no more live buckets on this server
 //   INTERNAL             the server's log has the details
 //
 // A refusal by a limit is not an error: it is a response with allowed = false.
@@ -118,6 +124,10 @@ const (
 	Source_SOURCE_RESOURCE Source = 4
 	// The namespace's limits.
 	Source_SOURCE_SYSTEM Source = 5
+	// The limits of the entity's plan on this resource.
+	Source_SOURCE_PLAN Source = 6
+	// The limits of the entity's plan on resources for which the plan has no others.
+	Source_SOURCE_PLAN_DEFAULT Source = 7
 )
 
 // Enum value maps for Source.
@@ -129,6 +139,8 @@ var (
 		3: "SOURCE_ENTITY_DEFAULT",
 		4: "SOURCE_RESOURCE",
 		5: "SOURCE_SYSTEM",
+		6: "SOURCE_PLAN",
+		7: "SOURCE_PLAN_DEFAULT",
 	}
 	Source_value = map[string]int32{
 		"SOURCE_UNSPECIFIED":    0,
@@ -137,6 +149,8 @@ var (
 		"SOURCE_ENTITY_DEFAULT": 3,
 		"SOURCE_RESOURCE":       4,
 		"SOURCE_SYSTEM":         5,
+		"SOURCE_PLAN":           6,
+		"SOURCE_PLAN_DEFAULT":   7,
 	}
 )
 
@@ -183,7 +197,8 @@ type AcquireRequest struct {
 	// Limits that replace the entity's own for this request only. They do not replace its parents' limits, and are never
 	// stored.
 	Limits []*Limit `protobuf:"bytes,5,rep,name=limits,proto3" json:"limits,omitempty"`
-	// How to decide when the store does not answer. If unspecified, the configured setting applies.
+	// Makes how to decide when the store does not answer stricter than the configured setting: deny is stricter than
+	// local, and that than allow. If it is less strict, or unspecified, the configured setting applies.
 	OnUnavailable OnUnavailable `protobuf:"varint,6,opt,name=on_unavailable,json=onUnavailable,proto3,enum=weir.v1.OnUnavailable" json:"on_unavailable,omitempty"`
 	// How long to wait for the tokens, at most a minute. A request that cannot be served in that time is refused at once.
 	// If unset, the request does not wait. Not allowed in batches.
@@ -276,12 +291,18 @@ type Limit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name by which requests refer to the limit: "rpm".
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Tokens per period; at least 1.
+	// Tokens per period or window; at least 1.
 	Amount int64 `protobuf:"varint,2,opt,name=amount,proto3" json:"amount,omitempty"`
-	// The time in which amount is issued; at most 366 days.
+	// The time in which amount is issued; at most 366 days. Not set for a quota.
 	Period *durationpb.Duration `protobuf:"bytes,3,opt,name=period,proto3" json:"period,omitempty"`
 	// Tokens that can be spent at once; 0 means amount.
-	Burst         int64 `protobuf:"varint,4,opt,name=burst,proto3" json:"burst,omitempty"`
+	Burst int64 `protobuf:"varint,4,opt,name=burst,proto3" json:"burst,omitempty"`
+	// How far an adjustment may bring the limit into debt, in tokens; 0 means ten times the burst.
+	MaxDebt int64 `protobuf:"varint,5,opt,name=max_debt,json=maxDebt,proto3" json:"max_debt,omitempty"`
+	// Whether a return gives back only what the limit has not issued again since the debit.
+	Strict bool `protobuf:"varint,6,opt,name=strict,proto3" json:"strict,omitempty"`
+	// Of a quota, the windows of the calendar in which amount can be spent: "month@Europe/Berlin".
+	Window        string `protobuf:"bytes,7,opt,name=window,proto3" json:"window,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -344,6 +365,27 @@ func (x *Limit) GetBurst() int64 {
 	return 0
 }
 
+func (x *Limit) GetMaxDebt() int64 {
+	if x != nil {
+		return x.MaxDebt
+	}
+	return 0
+}
+
+func (x *Limit) GetStrict() bool {
+	if x != nil {
+		return x.Strict
+	}
+	return false
+}
+
+func (x *Limit) GetWindow() string {
+	if x != nil {
+		return x.Window
+	}
+	return ""
+}
+
 // AcquireResponse is a decision.
 type AcquireResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -362,11 +404,15 @@ type AcquireResponse struct {
 	// came first, or if "allow" made the decision.
 	Limits []*LimitStatus `protobuf:"bytes,6,rep,name=limits,proto3" json:"limits,omitempty"`
 	// How long until the request would pass if nobody else spent, plus a random delay of up to three tenths (at most 30 s),
-	// so that requests refused together are not retried together. Only if not allowed.
+	// so that requests refused together are not retried together. Only if not allowed; not set if waiting does not
+	// help: a balance refuses, which must be topped up.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,7,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// Only if degraded: the most tokens of any one limit that may be admitted beyond what the limit allows until the store
 	// answers again, by all servers together. -1 means that there is no bound.
-	Over          int64 `protobuf:"varint,8,opt,name=over,proto3" json:"over,omitempty"`
+	Over int64 `protobuf:"varint,8,opt,name=over,proto3" json:"over,omitempty"`
+	// If limits of slots applied: how long the lease holds its slots, from when the client sent the request. Renew it
+	// before, and release it by Commit or Rollback.
+	HeldFor       *durationpb.Duration `protobuf:"bytes,9,opt,name=held_for,json=heldFor,proto3" json:"held_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -457,6 +503,13 @@ func (x *AcquireResponse) GetOver() int64 {
 	return 0
 }
 
+func (x *AcquireResponse) GetHeldFor() *durationpb.Duration {
+	if x != nil {
+		return x.HeldFor
+	}
+	return nil
+}
+
 // LimitStatus is the state of a limit after a decision.
 type LimitStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -472,22 +525,32 @@ type LimitStatus struct {
 	Requested int64 `protobuf:"varint,5,opt,name=requested,proto3" json:"requested,omitempty"`
 	// Tokens left, rounded down; negative in debt.
 	Available int64 `protobuf:"varint,6,opt,name=available,proto3" json:"available,omitempty"`
-	// Tokens per period.
+	// Tokens per period or window; 0 for a balance, and for slots.
 	Amount int64 `protobuf:"varint,7,opt,name=amount,proto3" json:"amount,omitempty"`
-	// The time in which amount is issued.
+	// The time in which amount is issued. Not set for a quota, a balance or slots.
 	Period *durationpb.Duration `protobuf:"bytes,8,opt,name=period,proto3" json:"period,omitempty"`
-	// Tokens that can be spent at once.
+	// Tokens that can be spent at once, or slots that can be held.
 	Burst int64 `protobuf:"varint,9,opt,name=burst,proto3" json:"burst,omitempty"`
 	// How long until the whole burst is available, if nobody spends.
 	FullIn *durationpb.Duration `protobuf:"bytes,10,opt,name=full_in,json=fullIn,proto3" json:"full_in,omitempty"`
 	// Whether the request was refused because of this limit, possibly among others.
 	Refused bool `protobuf:"varint,11,opt,name=refused,proto3" json:"refused,omitempty"`
-	// How long until this limit would have let the request pass, exactly. Only if refused.
+	// How long until this limit would have let the request pass, exactly. Only if refused; not set for a balance, which
+	// must be topped up.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,12,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// Whether the limit is being tried out and refuses nothing of this entity.
 	Shadow bool `protobuf:"varint,13,opt,name=shadow,proto3" json:"shadow,omitempty"`
 	// Whether this limit, in shadow, would have refused the request; it was then not debited.
-	WouldRefuse   bool `protobuf:"varint,14,opt,name=would_refuse,json=wouldRefuse,proto3" json:"would_refuse,omitempty"`
+	WouldRefuse bool `protobuf:"varint,14,opt,name=would_refuse,json=wouldRefuse,proto3" json:"would_refuse,omitempty"`
+	// Of a quota, the windows of the calendar in which amount can be spent: "month@Europe/Berlin".
+	Window string `protobuf:"bytes,15,opt,name=window,proto3" json:"window,omitempty"`
+	// Of a quota, how long until the window ends and the next one begins. Of a limit of slots of which some are held, in
+	// the answer to Available: how long until the next of these come back unless they are renewed.
+	EndsIn *durationpb.Duration `protobuf:"bytes,16,opt,name=ends_in,json=endsIn,proto3" json:"ends_in,omitempty"`
+	// Of a limit of slots, of which burst can be held at once: in which time they are renewed.
+	Heal *durationpb.Duration `protobuf:"bytes,17,opt,name=heal,proto3" json:"heal,omitempty"`
+	// Whether retry_after is a guess, because a limit of slots refused.
+	Estimated     bool `protobuf:"varint,18,opt,name=estimated,proto3" json:"estimated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -620,6 +683,34 @@ func (x *LimitStatus) GetWouldRefuse() bool {
 	return false
 }
 
+func (x *LimitStatus) GetWindow() string {
+	if x != nil {
+		return x.Window
+	}
+	return ""
+}
+
+func (x *LimitStatus) GetEndsIn() *durationpb.Duration {
+	if x != nil {
+		return x.EndsIn
+	}
+	return nil
+}
+
+func (x *LimitStatus) GetHeal() *durationpb.Duration {
+	if x != nil {
+		return x.Heal
+	}
+	return nil
+}
+
+func (x *LimitStatus) GetEstimated() bool {
+	if x != nil {
+		return x.Estimated
+	}
+	return false
+}
+
 // AcquireBatchRequest asks for tokens for many requests at once.
 type AcquireBatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -629,7 +720,7 @@ type AcquireBatchRequest struct {
 	// must then be in one namespace. If false, each is decided on its own, in no particular order.
 	Atomic bool `protobuf:"varint,2,opt,name=atomic,proto3" json:"atomic,omitempty"`
 	// Whether to leave lease, expires and limits out of the responses. Use it if you will not settle the leases: the batch
-	// then costs a fraction.
+	// then costs a fraction. A response with many limits for which the server has no memory is brief, too.
 	Brief         bool `protobuf:"varint,3,opt,name=brief,proto3" json:"brief,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -939,7 +1030,13 @@ type AdjustResponse struct {
 	// The id to use from now on.
 	Lease string `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
 	// When the lease counts as committed; unchanged.
-	Expires       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires,proto3" json:"expires,omitempty"`
+	Expires *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires,proto3" json:"expires,omitempty"`
+	// What is left of each limit that was changed: the entity's, then its parents'. Empty if degraded.
+	Limits []*Balance `protobuf:"bytes,3,rep,name=limits,proto3" json:"limits,omitempty"`
+	// Whether the lease was granted without the store, so that it is not known what is left.
+	Degraded bool `protobuf:"varint,4,opt,name=degraded,proto3" json:"degraded,omitempty"`
+	// As in AcquireResponse, as of the last renewal.
+	HeldFor       *durationpb.Duration `protobuf:"bytes,5,opt,name=held_for,json=heldFor,proto3" json:"held_for,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -988,6 +1085,725 @@ func (x *AdjustResponse) GetExpires() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *AdjustResponse) GetLimits() []*Balance {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *AdjustResponse) GetDegraded() bool {
+	if x != nil {
+		return x.Degraded
+	}
+	return false
+}
+
+func (x *AdjustResponse) GetHeldFor() *durationpb.Duration {
+	if x != nil {
+		return x.HeldFor
+	}
+	return nil
+}
+
+// AdjustEntityRequest changes what an entity has spent.
+type AdjustEntityRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entity that has spent the tokens.
+	Entity string `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
+	// The resource that they were spent on.
+	Resource string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
+	// By limit name: positive amounts are spent, negative ones given back. At least one name.
+	Tokens map[string]int64 `protobuf:"bytes,3,rep,name=tokens,proto3" json:"tokens,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// As in AcquireRequest.
+	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// If set, the adjustment is applied at most once: for an hour, any other with this id, of the same entity on the same
+	// resource, changes nothing and fails with SETTLED.
+	Id            string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdjustEntityRequest) Reset() {
+	*x = AdjustEntityRequest{}
+	mi := &file_weir_v1_limiter_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdjustEntityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdjustEntityRequest) ProtoMessage() {}
+
+func (x *AdjustEntityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_limiter_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdjustEntityRequest.ProtoReflect.Descriptor instead.
+func (*AdjustEntityRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *AdjustEntityRequest) GetEntity() string {
+	if x != nil {
+		return x.Entity
+	}
+	return ""
+}
+
+func (x *AdjustEntityRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *AdjustEntityRequest) GetTokens() map[string]int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+func (x *AdjustEntityRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *AdjustEntityRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// AdjustEntityResponse is what is left.
+type AdjustEntityResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is left of each limit that was changed: the entity's, then its parents'.
+	Limits        []*Balance `protobuf:"bytes,1,rep,name=limits,proto3" json:"limits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdjustEntityResponse) Reset() {
+	*x = AdjustEntityResponse{}
+	mi := &file_weir_v1_limiter_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdjustEntityResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdjustEntityResponse) ProtoMessage() {}
+
+func (x *AdjustEntityResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_limiter_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdjustEntityResponse.ProtoReflect.Descriptor instead.
+func (*AdjustEntityResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *AdjustEntityResponse) GetLimits() []*Balance {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// Balance is what an adjustment left of a limit.
+type Balance struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entity that the limit belongs to: that of the lease or the request, or a parent.
+	Entity string `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
+	// The resource that the limit applies to.
+	Resource string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The limit's name.
+	Limit string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Tokens left, rounded down; negative in debt.
+	Available int64 `protobuf:"varint,4,opt,name=available,proto3" json:"available,omitempty"`
+	// How long until a token is available if nobody else spends. Not set if one is, nor for a balance without tokens,
+	// which must be topped up.
+	RetryAfter    *durationpb.Duration `protobuf:"bytes,5,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Balance) Reset() {
+	*x = Balance{}
+	mi := &file_weir_v1_limiter_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Balance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Balance) ProtoMessage() {}
+
+func (x *Balance) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_limiter_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Balance.ProtoReflect.Descriptor instead.
+func (*Balance) Descriptor() ([]byte, []int) {
+	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Balance) GetEntity() string {
+	if x != nil {
+		return x.Entity
+	}
+	return ""
+}
+
+func (x *Balance) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *Balance) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *Balance) GetAvailable() int64 {
+	if x != nil {
+		return x.Available
+	}
+	return 0
+}
+
+func (x *Balance) GetRetryAfter() *durationpb.Duration {
+	if x != nil {
+		return x.RetryAfter
+	}
+	return nil
+}
+
+// AddCreditsRequest tops up a balance.
+type AddCreditsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entity that the balance belongs to.
+	Entity string `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
+	// A resource, a group such as _group_openai, or _total_, which is meant if it is empty.
+	Resource string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The name of the balance.
+	Limit string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Tokens; at least 1, at most 10^15.
+	Amount int64 `protobuf:"varint,4,opt,name=amount,proto3" json:"amount,omitempty"`
+	// What is paid, such as the number of an invoice. It belongs to this balance and amount for ever; with another amount,
+	// the call fails with ALREADY_EXISTS.
+	Id string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
+	// As in AcquireRequest.
+	Namespace     string `protobuf:"bytes,6,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddCreditsRequest) Reset() {
+	*x = AddCreditsRequest{}
+	mi := &file_weir_v1_limiter_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddCreditsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddCreditsRequest) ProtoMessage() {}
+
+func (x *AddCreditsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_limiter_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddCreditsRequest.ProtoReflect.Descriptor instead.
+func (*AddCreditsRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *AddCreditsRequest) GetEntity() string {
+	if x != nil {
+		return x.Entity
+	}
+	return ""
+}
+
+func (x *AddCreditsRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *AddCreditsRequest) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *AddCreditsRequest) GetAmount() int64 {
+	if x != nil {
+		return x.Amount
+	}
+	return 0
+}
+
+func (x *AddCreditsRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AddCreditsRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+// AddCreditsResponse is a balance after a credit.
+type AddCreditsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The balance.
+	Balance *PrepaidBalance `protobuf:"bytes,1,opt,name=balance,proto3" json:"balance,omitempty"`
+	// Whether the credit had been made before, so that this call changed nothing.
+	Repeated      bool `protobuf:"varint,2,opt,name=repeated,proto3" json:"repeated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddCreditsResponse) Reset() {
+	*x = AddCreditsResponse{}
+	mi := &file_weir_v1_limiter_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddCreditsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddCreditsResponse) ProtoMessage() {}
+
+func (x *AddCreditsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_limiter_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddCreditsResponse.ProtoReflect.Descriptor instead.
+func (*AddCreditsResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *AddCreditsResponse) GetBalance() *PrepaidBalance {
+	if x != nil {
+		return x.Balance
+	}
+	return nil
+}
+
+func (x *AddCreditsResponse) GetRepeated() bool {
+	if x != nil {
+		return x.Repeated
+	}
+	return false
+}
+
+// PrepaidBalance is what an entity has left of prepaid credits, in tokens: credited - debited + returned. These three
+// count from the birth of its bucket, which a store may forget while the balance is 0.
+type PrepaidBalance struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entity that the balance belongs to.
+	Entity string `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
+	// A resource, a group such as _group_openai, or _total_.
+	Resource string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
+	// The name of the balance.
+	Limit string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Tokens left; negative in debt.
+	Available int64 `protobuf:"varint,4,opt,name=available,proto3" json:"available,omitempty"`
+	// All tokens credited.
+	Credited int64 `protobuf:"varint,5,opt,name=credited,proto3" json:"credited,omitempty"`
+	// All tokens debited.
+	Debited int64 `protobuf:"varint,6,opt,name=debited,proto3" json:"debited,omitempty"`
+	// All tokens given back.
+	Returned int64 `protobuf:"varint,7,opt,name=returned,proto3" json:"returned,omitempty"`
+	// Whether the balance is not in force, so that nothing is debited.
+	Removed       bool `protobuf:"varint,8,opt,name=removed,proto3" json:"removed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepaidBalance) Reset() {
+	*x = PrepaidBalance{}
+	mi := &file_weir_v1_limiter_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepaidBalance) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepaidBalance) ProtoMessage() {}
+
+func (x *PrepaidBalance) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_limiter_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepaidBalance.ProtoReflect.Descriptor instead.
+func (*PrepaidBalance) Descriptor() ([]byte, []int) {
+	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *PrepaidBalance) GetEntity() string {
+	if x != nil {
+		return x.Entity
+	}
+	return ""
+}
+
+func (x *PrepaidBalance) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *PrepaidBalance) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *PrepaidBalance) GetAvailable() int64 {
+	if x != nil {
+		return x.Available
+	}
+	return 0
+}
+
+func (x *PrepaidBalance) GetCredited() int64 {
+	if x != nil {
+		return x.Credited
+	}
+	return 0
+}
+
+func (x *PrepaidBalance) GetDebited() int64 {
+	if x != nil {
+		return x.Debited
+	}
+	return 0
+}
+
+func (x *PrepaidBalance) GetReturned() int64 {
+	if x != nil {
+		return x.Returned
+	}
+	return 0
+}
+
+func (x *PrepaidBalance) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
+}
+
+// ListBalancesRequest selects balances of an entity.
+type ListBalancesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The entity.
+	Entity string `protobuf:"bytes,1,opt,name=entity,proto3" json:"entity,omitempty"`
+	// If set, only those on this resource.
+	Resource string `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
+	// If set, only those of this name.
+	Limit string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	// As in AcquireRequest.
+	Namespace     string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBalancesRequest) Reset() {
+	*x = ListBalancesRequest{}
+	mi := &file_weir_v1_limiter_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBalancesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBalancesRequest) ProtoMessage() {}
+
+func (x *ListBalancesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_limiter_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBalancesRequest.ProtoReflect.Descriptor instead.
+func (*ListBalancesRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ListBalancesRequest) GetEntity() string {
+	if x != nil {
+		return x.Entity
+	}
+	return ""
+}
+
+func (x *ListBalancesRequest) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *ListBalancesRequest) GetLimit() string {
+	if x != nil {
+		return x.Limit
+	}
+	return ""
+}
+
+func (x *ListBalancesRequest) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+// ListBalancesResponse has balances.
+type ListBalancesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Those in force on the total, or on the resource of the request, and all that the store has.
+	Balances      []*PrepaidBalance `protobuf:"bytes,1,rep,name=balances,proto3" json:"balances,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListBalancesResponse) Reset() {
+	*x = ListBalancesResponse{}
+	mi := &file_weir_v1_limiter_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListBalancesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListBalancesResponse) ProtoMessage() {}
+
+func (x *ListBalancesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_limiter_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListBalancesResponse.ProtoReflect.Descriptor instead.
+func (*ListBalancesResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ListBalancesResponse) GetBalances() []*PrepaidBalance {
+	if x != nil {
+		return x.Balances
+	}
+	return nil
+}
+
+// RenewRequest renews the slots of a lease.
+type RenewRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id from the last response. It may be used again if the outcome is unknown.
+	Lease         string `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewRequest) Reset() {
+	*x = RenewRequest{}
+	mi := &file_weir_v1_limiter_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewRequest) ProtoMessage() {}
+
+func (x *RenewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_limiter_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
+func (*RenewRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *RenewRequest) GetLease() string {
+	if x != nil {
+		return x.Lease
+	}
+	return ""
+}
+
+// RenewResponse returns the lease with its slots renewed.
+type RenewResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id to use from now on.
+	Lease string `protobuf:"bytes,1,opt,name=lease,proto3" json:"lease,omitempty"`
+	// When the lease counts as committed; unchanged. From then on, it cannot be renewed.
+	Expires *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires,proto3" json:"expires,omitempty"`
+	// How long the lease holds its slots, from when the client sent this request.
+	HeldFor       *durationpb.Duration `protobuf:"bytes,3,opt,name=held_for,json=heldFor,proto3" json:"held_for,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewResponse) Reset() {
+	*x = RenewResponse{}
+	mi := &file_weir_v1_limiter_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewResponse) ProtoMessage() {}
+
+func (x *RenewResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_limiter_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
+func (*RenewResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *RenewResponse) GetLease() string {
+	if x != nil {
+		return x.Lease
+	}
+	return ""
+}
+
+func (x *RenewResponse) GetExpires() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Expires
+	}
+	return nil
+}
+
+func (x *RenewResponse) GetHeldFor() *durationpb.Duration {
+	if x != nil {
+		return x.HeldFor
+	}
+	return nil
+}
+
 // CommitRequest ends a lease.
 type CommitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -999,7 +1815,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_weir_v1_limiter_proto_msgTypes[10]
+	mi := &file_weir_v1_limiter_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +1827,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_limiter_proto_msgTypes[10]
+	mi := &file_weir_v1_limiter_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +1840,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{10}
+	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CommitRequest) GetLease() string {
@@ -1043,7 +1859,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_weir_v1_limiter_proto_msgTypes[11]
+	mi := &file_weir_v1_limiter_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1055,7 +1871,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_limiter_proto_msgTypes[11]
+	mi := &file_weir_v1_limiter_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1068,7 +1884,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{11}
+	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{21}
 }
 
 // RollbackRequest gives back everything that a lease holds.
@@ -1082,7 +1898,7 @@ type RollbackRequest struct {
 
 func (x *RollbackRequest) Reset() {
 	*x = RollbackRequest{}
-	mi := &file_weir_v1_limiter_proto_msgTypes[12]
+	mi := &file_weir_v1_limiter_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1910,7 @@ func (x *RollbackRequest) String() string {
 func (*RollbackRequest) ProtoMessage() {}
 
 func (x *RollbackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_limiter_proto_msgTypes[12]
+	mi := &file_weir_v1_limiter_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1923,7 @@ func (x *RollbackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackRequest.ProtoReflect.Descriptor instead.
 func (*RollbackRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{12}
+	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RollbackRequest) GetLease() string {
@@ -1126,7 +1942,7 @@ type RollbackResponse struct {
 
 func (x *RollbackResponse) Reset() {
 	*x = RollbackResponse{}
-	mi := &file_weir_v1_limiter_proto_msgTypes[13]
+	mi := &file_weir_v1_limiter_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1954,7 @@ func (x *RollbackResponse) String() string {
 func (*RollbackResponse) ProtoMessage() {}
 
 func (x *RollbackResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_limiter_proto_msgTypes[13]
+	mi := &file_weir_v1_limiter_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1967,7 @@ func (x *RollbackResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackResponse.ProtoReflect.Descriptor instead.
 func (*RollbackResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{13}
+	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{23}
 }
 
 // AvailableRequest asks what could be spent.
@@ -1169,7 +1985,7 @@ type AvailableRequest struct {
 
 func (x *AvailableRequest) Reset() {
 	*x = AvailableRequest{}
-	mi := &file_weir_v1_limiter_proto_msgTypes[14]
+	mi := &file_weir_v1_limiter_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1181,7 +1997,7 @@ func (x *AvailableRequest) String() string {
 func (*AvailableRequest) ProtoMessage() {}
 
 func (x *AvailableRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_limiter_proto_msgTypes[14]
+	mi := &file_weir_v1_limiter_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1194,7 +2010,7 @@ func (x *AvailableRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AvailableRequest.ProtoReflect.Descriptor instead.
 func (*AvailableRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{14}
+	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AvailableRequest) GetEntity() string {
@@ -1231,7 +2047,7 @@ type AvailableResponse struct {
 
 func (x *AvailableResponse) Reset() {
 	*x = AvailableResponse{}
-	mi := &file_weir_v1_limiter_proto_msgTypes[15]
+	mi := &file_weir_v1_limiter_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1243,7 +2059,7 @@ func (x *AvailableResponse) String() string {
 func (*AvailableResponse) ProtoMessage() {}
 
 func (x *AvailableResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_limiter_proto_msgTypes[15]
+	mi := &file_weir_v1_limiter_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1256,7 +2072,7 @@ func (x *AvailableResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AvailableResponse.ProtoReflect.Descriptor instead.
 func (*AvailableResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{15}
+	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AvailableResponse) GetAt() *timestamppb.Timestamp {
@@ -1288,7 +2104,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_weir_v1_limiter_proto_msgTypes[16]
+	mi := &file_weir_v1_limiter_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +2116,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_limiter_proto_msgTypes[16]
+	mi := &file_weir_v1_limiter_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +2129,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{16}
+	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WatchRequest) GetEntity() string {
@@ -1350,7 +2166,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_weir_v1_limiter_proto_msgTypes[17]
+	mi := &file_weir_v1_limiter_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +2178,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_limiter_proto_msgTypes[17]
+	mi := &file_weir_v1_limiter_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +2191,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{17}
+	return file_weir_v1_limiter_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WatchResponse) GetAt() *timestamppb.Timestamp {
@@ -1407,12 +2223,15 @@ const file_weir_v1_limiter_proto_rawDesc = "" +
 	"\x04wait\x18\a \x01(\v2\x19.google.protobuf.DurationR\x04wait\x1a9\n" +
 	"\vTokensEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"|\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xc7\x01\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06amount\x18\x02 \x01(\x03R\x06amount\x121\n" +
 	"\x06period\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06period\x12\x14\n" +
-	"\x05burst\x18\x04 \x01(\x03R\x05burst\"\xa9\x02\n" +
+	"\x05burst\x18\x04 \x01(\x03R\x05burst\x12\x19\n" +
+	"\bmax_debt\x18\x05 \x01(\x03R\amaxDebt\x12\x16\n" +
+	"\x06strict\x18\x06 \x01(\bR\x06strict\x12\x16\n" +
+	"\x06window\x18\a \x01(\tR\x06window\"\xdf\x02\n" +
 	"\x0fAcquireResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\tR\x05lease\x124\n" +
@@ -1422,7 +2241,8 @@ const file_weir_v1_limiter_proto_rawDesc = "" +
 	"\x06limits\x18\x06 \x03(\v2\x14.weir.v1.LimitStatusR\x06limits\x12:\n" +
 	"\vretry_after\x18\a \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\x12\x12\n" +
-	"\x04over\x18\b \x01(\x03R\x04over\"\xe2\x03\n" +
+	"\x04over\x18\b \x01(\x03R\x04over\x124\n" +
+	"\bheld_for\x18\t \x01(\v2\x19.google.protobuf.DurationR\aheldFor\"\xfb\x04\n" +
 	"\vLimitStatus\x12\x16\n" +
 	"\x06entity\x18\x01 \x01(\tR\x06entity\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12\x14\n" +
@@ -1439,7 +2259,11 @@ const file_weir_v1_limiter_proto_rawDesc = "" +
 	"\vretry_after\x18\f \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\x12\x16\n" +
 	"\x06shadow\x18\r \x01(\bR\x06shadow\x12!\n" +
-	"\fwould_refuse\x18\x0e \x01(\bR\vwouldRefuse\"x\n" +
+	"\fwould_refuse\x18\x0e \x01(\bR\vwouldRefuse\x12\x16\n" +
+	"\x06window\x18\x0f \x01(\tR\x06window\x122\n" +
+	"\aends_in\x18\x10 \x01(\v2\x19.google.protobuf.DurationR\x06endsIn\x12-\n" +
+	"\x04heal\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\x04heal\x12\x1c\n" +
+	"\testimated\x18\x12 \x01(\bR\testimated\"x\n" +
 	"\x13AcquireBatchRequest\x123\n" +
 	"\brequests\x18\x01 \x03(\v2\x17.weir.v1.AcquireRequestR\brequests\x12\x16\n" +
 	"\x06atomic\x18\x02 \x01(\bR\x06atomic\x12\x14\n" +
@@ -1462,10 +2286,63 @@ const file_weir_v1_limiter_proto_rawDesc = "" +
 	"\x06tokens\x18\x02 \x03(\v2\".weir.v1.AdjustRequest.TokensEntryR\x06tokens\x1a9\n" +
 	"\vTokensEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\\\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xd8\x01\n" +
 	"\x0eAdjustResponse\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\tR\x05lease\x124\n" +
-	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"%\n" +
+	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12(\n" +
+	"\x06limits\x18\x03 \x03(\v2\x10.weir.v1.BalanceR\x06limits\x12\x1a\n" +
+	"\bdegraded\x18\x04 \x01(\bR\bdegraded\x124\n" +
+	"\bheld_for\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\aheldFor\"\xf4\x01\n" +
+	"\x13AdjustEntityRequest\x12\x16\n" +
+	"\x06entity\x18\x01 \x01(\tR\x06entity\x12\x1a\n" +
+	"\bresource\x18\x02 \x01(\tR\bresource\x12@\n" +
+	"\x06tokens\x18\x03 \x03(\v2(.weir.v1.AdjustEntityRequest.TokensEntryR\x06tokens\x12\x1c\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x0e\n" +
+	"\x02id\x18\x05 \x01(\tR\x02id\x1a9\n" +
+	"\vTokensEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"@\n" +
+	"\x14AdjustEntityResponse\x12(\n" +
+	"\x06limits\x18\x01 \x03(\v2\x10.weir.v1.BalanceR\x06limits\"\xad\x01\n" +
+	"\aBalance\x12\x16\n" +
+	"\x06entity\x18\x01 \x01(\tR\x06entity\x12\x1a\n" +
+	"\bresource\x18\x02 \x01(\tR\bresource\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\tR\x05limit\x12\x1c\n" +
+	"\tavailable\x18\x04 \x01(\x03R\tavailable\x12:\n" +
+	"\vretry_after\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"retryAfter\"\xa3\x01\n" +
+	"\x11AddCreditsRequest\x12\x16\n" +
+	"\x06entity\x18\x01 \x01(\tR\x06entity\x12\x1a\n" +
+	"\bresource\x18\x02 \x01(\tR\bresource\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\tR\x05limit\x12\x16\n" +
+	"\x06amount\x18\x04 \x01(\x03R\x06amount\x12\x0e\n" +
+	"\x02id\x18\x05 \x01(\tR\x02id\x12\x1c\n" +
+	"\tnamespace\x18\x06 \x01(\tR\tnamespace\"c\n" +
+	"\x12AddCreditsResponse\x121\n" +
+	"\abalance\x18\x01 \x01(\v2\x17.weir.v1.PrepaidBalanceR\abalance\x12\x1a\n" +
+	"\brepeated\x18\x02 \x01(\bR\brepeated\"\xe4\x01\n" +
+	"\x0ePrepaidBalance\x12\x16\n" +
+	"\x06entity\x18\x01 \x01(\tR\x06entity\x12\x1a\n" +
+	"\bresource\x18\x02 \x01(\tR\bresource\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\tR\x05limit\x12\x1c\n" +
+	"\tavailable\x18\x04 \x01(\x03R\tavailable\x12\x1a\n" +
+	"\bcredited\x18\x05 \x01(\x03R\bcredited\x12\x18\n" +
+	"\adebited\x18\x06 \x01(\x03R\adebited\x12\x1a\n" +
+	"\breturned\x18\a \x01(\x03R\breturned\x12\x18\n" +
+	"\aremoved\x18\b \x01(\bR\aremoved\"}\n" +
+	"\x13ListBalancesRequest\x12\x16\n" +
+	"\x06entity\x18\x01 \x01(\tR\x06entity\x12\x1a\n" +
+	"\bresource\x18\x02 \x01(\tR\bresource\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\tR\x05limit\x12\x1c\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\"K\n" +
+	"\x14ListBalancesResponse\x123\n" +
+	"\bbalances\x18\x01 \x03(\v2\x17.weir.v1.PrepaidBalanceR\bbalances\"$\n" +
+	"\fRenewRequest\x12\x14\n" +
+	"\x05lease\x18\x01 \x01(\tR\x05lease\"\x91\x01\n" +
+	"\rRenewResponse\x12\x14\n" +
+	"\x05lease\x18\x01 \x01(\tR\x05lease\x124\n" +
+	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x124\n" +
+	"\bheld_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\aheldFor\"%\n" +
 	"\rCommitRequest\x12\x14\n" +
 	"\x05lease\x18\x01 \x01(\tR\x05lease\"\x10\n" +
 	"\x0eCommitResponse\"'\n" +
@@ -1490,18 +2367,25 @@ const file_weir_v1_limiter_proto_rawDesc = "" +
 	"\x1aON_UNAVAILABLE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13ON_UNAVAILABLE_DENY\x10\x01\x12\x18\n" +
 	"\x14ON_UNAVAILABLE_ALLOW\x10\x02\x12\x18\n" +
-	"\x14ON_UNAVAILABLE_LOCAL\x10\x03*\x8a\x01\n" +
+	"\x14ON_UNAVAILABLE_LOCAL\x10\x03*\xb4\x01\n" +
 	"\x06Source\x12\x16\n" +
 	"\x12SOURCE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eSOURCE_REQUEST\x10\x01\x12\x11\n" +
 	"\rSOURCE_ENTITY\x10\x02\x12\x19\n" +
 	"\x15SOURCE_ENTITY_DEFAULT\x10\x03\x12\x13\n" +
 	"\x0fSOURCE_RESOURCE\x10\x04\x12\x11\n" +
-	"\rSOURCE_SYSTEM\x10\x052\xc9\x03\n" +
+	"\rSOURCE_SYSTEM\x10\x05\x12\x0f\n" +
+	"\vSOURCE_PLAN\x10\x06\x12\x17\n" +
+	"\x13SOURCE_PLAN_DEFAULT\x10\a2\xe2\x05\n" +
 	"\aLimiter\x12<\n" +
 	"\aAcquire\x12\x17.weir.v1.AcquireRequest\x1a\x18.weir.v1.AcquireResponse\x12K\n" +
 	"\fAcquireBatch\x12\x1c.weir.v1.AcquireBatchRequest\x1a\x1d.weir.v1.AcquireBatchResponse\x129\n" +
-	"\x06Adjust\x12\x16.weir.v1.AdjustRequest\x1a\x17.weir.v1.AdjustResponse\x129\n" +
+	"\x06Adjust\x12\x16.weir.v1.AdjustRequest\x1a\x17.weir.v1.AdjustResponse\x12K\n" +
+	"\fAdjustEntity\x12\x1c.weir.v1.AdjustEntityRequest\x1a\x1d.weir.v1.AdjustEntityResponse\x12E\n" +
+	"\n" +
+	"AddCredits\x12\x1a.weir.v1.AddCreditsRequest\x1a\x1b.weir.v1.AddCreditsResponse\x12K\n" +
+	"\fListBalances\x12\x1c.weir.v1.ListBalancesRequest\x1a\x1d.weir.v1.ListBalancesResponse\x126\n" +
+	"\x05Renew\x12\x15.weir.v1.RenewRequest\x1a\x16.weir.v1.RenewResponse\x129\n" +
 	"\x06Commit\x12\x16.weir.v1.CommitRequest\x1a\x17.weir.v1.CommitResponse\x12?\n" +
 	"\bRollback\x12\x18.weir.v1.RollbackRequest\x1a\x19.weir.v1.RollbackResponse\x12B\n" +
 	"\tAvailable\x12\x19.weir.v1.AvailableRequest\x1a\x1a.weir.v1.AvailableResponse\x128\n" +
@@ -1520,7 +2404,7 @@ func file_weir_v1_limiter_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_v1_limiter_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_weir_v1_limiter_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_weir_v1_limiter_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_weir_v1_limiter_proto_goTypes = []any{
 	(OnUnavailable)(0),            // 0: weir.v1.OnUnavailable
 	(Source)(0),                   // 1: weir.v1.Source
@@ -1534,63 +2418,94 @@ var file_weir_v1_limiter_proto_goTypes = []any{
 	(*Error)(nil),                 // 9: weir.v1.Error
 	(*AdjustRequest)(nil),         // 10: weir.v1.AdjustRequest
 	(*AdjustResponse)(nil),        // 11: weir.v1.AdjustResponse
-	(*CommitRequest)(nil),         // 12: weir.v1.CommitRequest
-	(*CommitResponse)(nil),        // 13: weir.v1.CommitResponse
-	(*RollbackRequest)(nil),       // 14: weir.v1.RollbackRequest
-	(*RollbackResponse)(nil),      // 15: weir.v1.RollbackResponse
-	(*AvailableRequest)(nil),      // 16: weir.v1.AvailableRequest
-	(*AvailableResponse)(nil),     // 17: weir.v1.AvailableResponse
-	(*WatchRequest)(nil),          // 18: weir.v1.WatchRequest
-	(*WatchResponse)(nil),         // 19: weir.v1.WatchResponse
-	nil,                           // 20: weir.v1.AcquireRequest.TokensEntry
-	nil,                           // 21: weir.v1.AdjustRequest.TokensEntry
-	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*AdjustEntityRequest)(nil),   // 12: weir.v1.AdjustEntityRequest
+	(*AdjustEntityResponse)(nil),  // 13: weir.v1.AdjustEntityResponse
+	(*Balance)(nil),               // 14: weir.v1.Balance
+	(*AddCreditsRequest)(nil),     // 15: weir.v1.AddCreditsRequest
+	(*AddCreditsResponse)(nil),    // 16: weir.v1.AddCreditsResponse
+	(*PrepaidBalance)(nil),        // 17: weir.v1.PrepaidBalance
+	(*ListBalancesRequest)(nil),   // 18: weir.v1.ListBalancesRequest
+	(*ListBalancesResponse)(nil),  // 19: weir.v1.ListBalancesResponse
+	(*RenewRequest)(nil),          // 20: weir.v1.RenewRequest
+	(*RenewResponse)(nil),         // 21: weir.v1.RenewResponse
+	(*CommitRequest)(nil),         // 22: weir.v1.CommitRequest
+	(*CommitResponse)(nil),        // 23: weir.v1.CommitResponse
+	(*RollbackRequest)(nil),       // 24: weir.v1.RollbackRequest
+	(*RollbackResponse)(nil),      // 25: weir.v1.RollbackResponse
+	(*AvailableRequest)(nil),      // 26: weir.v1.AvailableRequest
+	(*AvailableResponse)(nil),     // 27: weir.v1.AvailableResponse
+	(*WatchRequest)(nil),          // 28: weir.v1.WatchRequest
+	(*WatchResponse)(nil),         // 29: weir.v1.WatchResponse
+	nil,                           // 30: weir.v1.AcquireRequest.TokensEntry
+	nil,                           // 31: weir.v1.AdjustRequest.TokensEntry
+	nil,                           // 32: weir.v1.AdjustEntityRequest.TokensEntry
+	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
 }
 var file_weir_v1_limiter_proto_depIdxs = []int32{
-	20, // 0: weir.v1.AcquireRequest.tokens:type_name -> weir.v1.AcquireRequest.TokensEntry
+	30, // 0: weir.v1.AcquireRequest.tokens:type_name -> weir.v1.AcquireRequest.TokensEntry
 	3,  // 1: weir.v1.AcquireRequest.limits:type_name -> weir.v1.Limit
 	0,  // 2: weir.v1.AcquireRequest.on_unavailable:type_name -> weir.v1.OnUnavailable
-	22, // 3: weir.v1.AcquireRequest.wait:type_name -> google.protobuf.Duration
-	22, // 4: weir.v1.Limit.period:type_name -> google.protobuf.Duration
-	23, // 5: weir.v1.AcquireResponse.expires:type_name -> google.protobuf.Timestamp
+	33, // 3: weir.v1.AcquireRequest.wait:type_name -> google.protobuf.Duration
+	33, // 4: weir.v1.Limit.period:type_name -> google.protobuf.Duration
+	34, // 5: weir.v1.AcquireResponse.expires:type_name -> google.protobuf.Timestamp
 	5,  // 6: weir.v1.AcquireResponse.limits:type_name -> weir.v1.LimitStatus
-	22, // 7: weir.v1.AcquireResponse.retry_after:type_name -> google.protobuf.Duration
-	1,  // 8: weir.v1.LimitStatus.source:type_name -> weir.v1.Source
-	22, // 9: weir.v1.LimitStatus.period:type_name -> google.protobuf.Duration
-	22, // 10: weir.v1.LimitStatus.full_in:type_name -> google.protobuf.Duration
-	22, // 11: weir.v1.LimitStatus.retry_after:type_name -> google.protobuf.Duration
-	2,  // 12: weir.v1.AcquireBatchRequest.requests:type_name -> weir.v1.AcquireRequest
-	8,  // 13: weir.v1.AcquireBatchResponse.results:type_name -> weir.v1.AcquireResult
-	4,  // 14: weir.v1.AcquireBatchResponse.refused:type_name -> weir.v1.AcquireResponse
-	4,  // 15: weir.v1.AcquireResult.decision:type_name -> weir.v1.AcquireResponse
-	9,  // 16: weir.v1.AcquireResult.error:type_name -> weir.v1.Error
-	22, // 17: weir.v1.Error.retry_after:type_name -> google.protobuf.Duration
-	21, // 18: weir.v1.AdjustRequest.tokens:type_name -> weir.v1.AdjustRequest.TokensEntry
-	23, // 19: weir.v1.AdjustResponse.expires:type_name -> google.protobuf.Timestamp
-	23, // 20: weir.v1.AvailableResponse.at:type_name -> google.protobuf.Timestamp
-	5,  // 21: weir.v1.AvailableResponse.limits:type_name -> weir.v1.LimitStatus
-	23, // 22: weir.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
-	5,  // 23: weir.v1.WatchResponse.limits:type_name -> weir.v1.LimitStatus
-	2,  // 24: weir.v1.Limiter.Acquire:input_type -> weir.v1.AcquireRequest
-	6,  // 25: weir.v1.Limiter.AcquireBatch:input_type -> weir.v1.AcquireBatchRequest
-	10, // 26: weir.v1.Limiter.Adjust:input_type -> weir.v1.AdjustRequest
-	12, // 27: weir.v1.Limiter.Commit:input_type -> weir.v1.CommitRequest
-	14, // 28: weir.v1.Limiter.Rollback:input_type -> weir.v1.RollbackRequest
-	16, // 29: weir.v1.Limiter.Available:input_type -> weir.v1.AvailableRequest
-	18, // 30: weir.v1.Limiter.Watch:input_type -> weir.v1.WatchRequest
-	4,  // 31: weir.v1.Limiter.Acquire:output_type -> weir.v1.AcquireResponse
-	7,  // 32: weir.v1.Limiter.AcquireBatch:output_type -> weir.v1.AcquireBatchResponse
-	11, // 33: weir.v1.Limiter.Adjust:output_type -> weir.v1.AdjustResponse
-	13, // 34: weir.v1.Limiter.Commit:output_type -> weir.v1.CommitResponse
-	15, // 35: weir.v1.Limiter.Rollback:output_type -> weir.v1.RollbackResponse
-	17, // 36: weir.v1.Limiter.Available:output_type -> weir.v1.AvailableResponse
-	19, // 37: weir.v1.Limiter.Watch:output_type -> weir.v1.WatchResponse
-	31, // [31:38] is the sub-list for method output_type
-	24, // [24:31] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	33, // 7: weir.v1.AcquireResponse.retry_after:type_name -> google.protobuf.Duration
+	33, // 8: weir.v1.AcquireResponse.held_for:type_name -> google.protobuf.Duration
+	1,  // 9: weir.v1.LimitStatus.source:type_name -> weir.v1.Source
+	33, // 10: weir.v1.LimitStatus.period:type_name -> google.protobuf.Duration
+	33, // 11: weir.v1.LimitStatus.full_in:type_name -> google.protobuf.Duration
+	33, // 12: weir.v1.LimitStatus.retry_after:type_name -> google.protobuf.Duration
+	33, // 13: weir.v1.LimitStatus.ends_in:type_name -> google.protobuf.Duration
+	33, // 14: weir.v1.LimitStatus.heal:type_name -> google.protobuf.Duration
+	2,  // 15: weir.v1.AcquireBatchRequest.requests:type_name -> weir.v1.AcquireRequest
+	8,  // 16: weir.v1.AcquireBatchResponse.results:type_name -> weir.v1.AcquireResult
+	4,  // 17: weir.v1.AcquireBatchResponse.refused:type_name -> weir.v1.AcquireResponse
+	4,  // 18: weir.v1.AcquireResult.decision:type_name -> weir.v1.AcquireResponse
+	9,  // 19: weir.v1.AcquireResult.error:type_name -> weir.v1.Error
+	33, // 20: weir.v1.Error.retry_after:type_name -> google.protobuf.Duration
+	31, // 21: weir.v1.AdjustRequest.tokens:type_name -> weir.v1.AdjustRequest.TokensEntry
+	34, // 22: weir.v1.AdjustResponse.expires:type_name -> google.protobuf.Timestamp
+	14, // 23: weir.v1.AdjustResponse.limits:type_name -> weir.v1.Balance
+	33, // 24: weir.v1.AdjustResponse.held_for:type_name -> google.protobuf.Duration
+	32, // 25: weir.v1.AdjustEntityRequest.tokens:type_name -> weir.v1.AdjustEntityRequest.TokensEntry
+	14, // 26: weir.v1.AdjustEntityResponse.limits:type_name -> weir.v1.Balance
+	33, // 27: weir.v1.Balance.retry_after:type_name -> google.protobuf.Duration
+	17, // 28: weir.v1.AddCreditsResponse.balance:type_name -> weir.v1.PrepaidBalance
+	17, // 29: weir.v1.ListBalancesResponse.balances:type_name -> weir.v1.PrepaidBalance
+	34, // 30: weir.v1.RenewResponse.expires:type_name -> google.protobuf.Timestamp
+	33, // 31: weir.v1.RenewResponse.held_for:type_name -> google.protobuf.Duration
+	34, // 32: weir.v1.AvailableResponse.at:type_name -> google.protobuf.Timestamp
+	5,  // 33: weir.v1.AvailableResponse.limits:type_name -> weir.v1.LimitStatus
+	34, // 34: weir.v1.WatchResponse.at:type_name -> google.protobuf.Timestamp
+	5,  // 35: weir.v1.WatchResponse.limits:type_name -> weir.v1.LimitStatus
+	2,  // 36: weir.v1.Limiter.Acquire:input_type -> weir.v1.AcquireRequest
+	6,  // 37: weir.v1.Limiter.AcquireBatch:input_type -> weir.v1.AcquireBatchRequest
+	10, // 38: weir.v1.Limiter.Adjust:input_type -> weir.v1.AdjustRequest
+	12, // 39: weir.v1.Limiter.AdjustEntity:input_type -> weir.v1.AdjustEntityRequest
+	15, // 40: weir.v1.Limiter.AddCredits:input_type -> weir.v1.AddCreditsRequest
+	18, // 41: weir.v1.Limiter.ListBalances:input_type -> weir.v1.ListBalancesRequest
+	20, // 42: weir.v1.Limiter.Renew:input_type -> weir.v1.RenewRequest
+	22, // 43: weir.v1.Limiter.Commit:input_type -> weir.v1.CommitRequest
+	24, // 44: weir.v1.Limiter.Rollback:input_type -> weir.v1.RollbackRequest
+	26, // 45: weir.v1.Limiter.Available:input_type -> weir.v1.AvailableRequest
+	28, // 46: weir.v1.Limiter.Watch:input_type -> weir.v1.WatchRequest
+	4,  // 47: weir.v1.Limiter.Acquire:output_type -> weir.v1.AcquireResponse
+	7,  // 48: weir.v1.Limiter.AcquireBatch:output_type -> weir.v1.AcquireBatchResponse
+	11, // 49: weir.v1.Limiter.Adjust:output_type -> weir.v1.AdjustResponse
+	13, // 50: weir.v1.Limiter.AdjustEntity:output_type -> weir.v1.AdjustEntityResponse
+	16, // 51: weir.v1.Limiter.AddCredits:output_type -> weir.v1.AddCreditsResponse
+	19, // 52: weir.v1.Limiter.ListBalances:output_type -> weir.v1.ListBalancesResponse
+	21, // 53: weir.v1.Limiter.Renew:output_type -> weir.v1.RenewResponse
+	23, // 54: weir.v1.Limiter.Commit:output_type -> weir.v1.CommitResponse
+	25, // 55: weir.v1.Limiter.Rollback:output_type -> weir.v1.RollbackResponse
+	27, // 56: weir.v1.Limiter.Available:output_type -> weir.v1.AvailableResponse
+	29, // 57: weir.v1.Limiter.Watch:output_type -> weir.v1.WatchResponse
+	47, // [47:58] is the sub-list for method output_type
+	36, // [36:47] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_limiter_proto_init() }
@@ -1604,7 +2519,7 @@ func file_weir_v1_limiter_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_limiter_proto_rawDesc), len(file_weir_v1_limiter_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   20,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

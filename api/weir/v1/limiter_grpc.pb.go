@@ -6,16 +6,22 @@
 // the client intends. Errors are gRPC statuses with google.rpc details:
 //
 //   INVALID_ARGUMENT     a field is wrong: BadRequest names it
-//   NOT_FOUND            no such namespace, entity or lease
+//   NOT_FOUND            no such namespace, entity, lease or balance
+//   ALREADY_EXISTS       the id of a credit was used with another amount
 //   FAILED_PRECONDITION  ErrorInfo.reason is one of
 //                          NO_LIMITS      no level has limits for the entity on the resource
 //                          EXCEEDS_BURST  more than can ever be spent at once: ask for less, or raise the burst
-//                          SETTLED        the lease was already adjusted or rolled back under this id
-//                          EXPIRED        the lease counts as committed
+//                          SETTLED        an adjustment, or a rollback of the lease, was already made under this id
+//                          EXPIRED        the lease counts as committed, or has lost a slot
+//                          MAX_DEBT       a limit would have gone further into debt than it may: it was debited up to
+//                                         that, and an AdjustResponse in the details has the lease's new id; an
+//                                         AdjustEntityResponse has what is left
+//                          UNKNOWN_ENTITY the entity was never created, and its namespace takes known ones only
 //   UNAVAILABLE          the store does not answer, or the server is overloaded or shutting down: see RetryInfo
 //   UNAUTHENTICATED      no token in the metadata "authorization: Bearer …", or an unknown one
 //   PERMISSION_DENIED    the token may not do this in this namespace, whether or not the namespace exists
-//   RESOURCE_EXHAUSTED   too many different buckets are watched, or the message is larger than 1 MiB
+//   RESOURCE_EXHAUSTED   too many different buckets are watched, or the message is larger than 1 MiB; with the
+//                        ErrorInfo.reason BUCKET_QUOTA, the namespace may have no more live buckets on this server
 //   INTERNAL             the server's log has the details
 //
 // A refusal by a limit is not an error: it is a response with allowed = false.
@@ -44,6 +50,10 @@ const (
 	Limiter_Acquire_FullMethodName      = "/weir.v1.Limiter/Acquire"
 	Limiter_AcquireBatch_FullMethodName = "/weir.v1.Limiter/AcquireBatch"
 	Limiter_Adjust_FullMethodName       = "/weir.v1.Limiter/Adjust"
+	Limiter_AdjustEntity_FullMethodName = "/weir.v1.Limiter/AdjustEntity"
+	Limiter_AddCredits_FullMethodName   = "/weir.v1.Limiter/AddCredits"
+	Limiter_ListBalances_FullMethodName = "/weir.v1.Limiter/ListBalances"
+	Limiter_Renew_FullMethodName        = "/weir.v1.Limiter/Renew"
 	Limiter_Commit_FullMethodName       = "/weir.v1.Limiter/Commit"
 	Limiter_Rollback_FullMethodName     = "/weir.v1.Limiter/Rollback"
 	Limiter_Available_FullMethodName    = "/weir.v1.Limiter/Available"
@@ -64,7 +74,19 @@ type LimiterClient interface {
 	// Adjust corrects what a lease holds, once the true cost is known: it spends more tokens, or gives some back. It is
 	// never refused for lack of tokens: a limit may go into debt. It is applied at most once per lease id.
 	Adjust(ctx context.Context, in *AdjustRequest, opts ...grpc.CallOption) (*AdjustResponse, error)
-	// Commit declares the tokens of a lease used. It writes nothing, and calling it is optional.
+	// AdjustEntity changes what an entity, and every parent that it charges, have spent, without a lease: for a gateway
+	// that reports the true cost of what it did not acquire. It is never refused for lack of tokens: a limit may go into
+	// debt. The token needs the permission adjust, and to give tokens back also the permission return.
+	AdjustEntity(ctx context.Context, in *AdjustEntityRequest, opts ...grpc.CallOption) (*AdjustEntityResponse, error)
+	// AddCredits tops up a balance, once for each id: repeated, it changes nothing. So repeat a call whose outcome is
+	// unknown. The token needs the role credit, or admin.
+	AddCredits(ctx context.Context, in *AddCreditsRequest, opts ...grpc.CallOption) (*AddCreditsResponse, error)
+	// ListBalances returns what an entity has left of prepaid credits.
+	ListBalances(ctx context.Context, in *ListBalancesRequest, opts ...grpc.CallOption) (*ListBalancesResponse, error)
+	// Renew renews the slots of a lease, which come back by themselves otherwise. Nobody else renews them.
+	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
+	// Commit declares the tokens of a lease used, and gives its slots back. Without slots, it writes nothing, and calling
+	// it is optional.
 	Commit(ctx context.Context, in *CommitRequest, opts ...grpc.CallOption) (*CommitResponse, error)
 	// Rollback gives back everything that a lease holds, at most once.
 	Rollback(ctx context.Context, in *RollbackRequest, opts ...grpc.CallOption) (*RollbackResponse, error)
@@ -107,6 +129,46 @@ func (c *limiterClient) Adjust(ctx context.Context, in *AdjustRequest, opts ...g
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AdjustResponse)
 	err := c.cc.Invoke(ctx, Limiter_Adjust_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *limiterClient) AdjustEntity(ctx context.Context, in *AdjustEntityRequest, opts ...grpc.CallOption) (*AdjustEntityResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AdjustEntityResponse)
+	err := c.cc.Invoke(ctx, Limiter_AdjustEntity_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *limiterClient) AddCredits(ctx context.Context, in *AddCreditsRequest, opts ...grpc.CallOption) (*AddCreditsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AddCreditsResponse)
+	err := c.cc.Invoke(ctx, Limiter_AddCredits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *limiterClient) ListBalances(ctx context.Context, in *ListBalancesRequest, opts ...grpc.CallOption) (*ListBalancesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListBalancesResponse)
+	err := c.cc.Invoke(ctx, Limiter_ListBalances_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *limiterClient) Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RenewResponse)
+	err := c.cc.Invoke(ctx, Limiter_Renew_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +238,19 @@ type LimiterServer interface {
 	// Adjust corrects what a lease holds, once the true cost is known: it spends more tokens, or gives some back. It is
 	// never refused for lack of tokens: a limit may go into debt. It is applied at most once per lease id.
 	Adjust(context.Context, *AdjustRequest) (*AdjustResponse, error)
-	// Commit declares the tokens of a lease used. It writes nothing, and calling it is optional.
+	// AdjustEntity changes what an entity, and every parent that it charges, have spent, without a lease: for a gateway
+	// that reports the true cost of what it did not acquire. It is never refused for lack of tokens: a limit may go into
+	// debt. The token needs the permission adjust, and to give tokens back also the permission return.
+	AdjustEntity(context.Context, *AdjustEntityRequest) (*AdjustEntityResponse, error)
+	// AddCredits tops up a balance, once for each id: repeated, it changes nothing. So repeat a call whose outcome is
+	// unknown. The token needs the role credit, or admin.
+	AddCredits(context.Context, *AddCreditsRequest) (*AddCreditsResponse, error)
+	// ListBalances returns what an entity has left of prepaid credits.
+	ListBalances(context.Context, *ListBalancesRequest) (*ListBalancesResponse, error)
+	// Renew renews the slots of a lease, which come back by themselves otherwise. Nobody else renews them.
+	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
+	// Commit declares the tokens of a lease used, and gives its slots back. Without slots, it writes nothing, and calling
+	// it is optional.
 	Commit(context.Context, *CommitRequest) (*CommitResponse, error)
 	// Rollback gives back everything that a lease holds, at most once.
 	Rollback(context.Context, *RollbackRequest) (*RollbackResponse, error)
@@ -203,6 +277,18 @@ func (UnimplementedLimiterServer) AcquireBatch(context.Context, *AcquireBatchReq
 }
 func (UnimplementedLimiterServer) Adjust(context.Context, *AdjustRequest) (*AdjustResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Adjust not implemented")
+}
+func (UnimplementedLimiterServer) AdjustEntity(context.Context, *AdjustEntityRequest) (*AdjustEntityResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AdjustEntity not implemented")
+}
+func (UnimplementedLimiterServer) AddCredits(context.Context, *AddCreditsRequest) (*AddCreditsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AddCredits not implemented")
+}
+func (UnimplementedLimiterServer) ListBalances(context.Context, *ListBalancesRequest) (*ListBalancesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListBalances not implemented")
+}
+func (UnimplementedLimiterServer) Renew(context.Context, *RenewRequest) (*RenewResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Renew not implemented")
 }
 func (UnimplementedLimiterServer) Commit(context.Context, *CommitRequest) (*CommitResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Commit not implemented")
@@ -291,6 +377,78 @@ func _Limiter_Adjust_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Limiter_AdjustEntity_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AdjustEntityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LimiterServer).AdjustEntity(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Limiter_AdjustEntity_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LimiterServer).AdjustEntity(ctx, req.(*AdjustEntityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Limiter_AddCredits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AddCreditsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LimiterServer).AddCredits(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Limiter_AddCredits_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LimiterServer).AddCredits(ctx, req.(*AddCreditsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Limiter_ListBalances_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListBalancesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LimiterServer).ListBalances(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Limiter_ListBalances_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LimiterServer).ListBalances(ctx, req.(*ListBalancesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Limiter_Renew_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RenewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LimiterServer).Renew(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Limiter_Renew_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LimiterServer).Renew(ctx, req.(*RenewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Limiter_Commit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CommitRequest)
 	if err := dec(in); err != nil {
@@ -374,6 +532,22 @@ var Limiter_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Adjust",
 			Handler:    _Limiter_Adjust_Handler,
+		},
+		{
+			MethodName: "AdjustEntity",
+			Handler:    _Limiter_AdjustEntity_Handler,
+		},
+		{
+			MethodName: "AddCredits",
+			Handler:    _Limiter_AddCredits_Handler,
+		},
+		{
+			MethodName: "ListBalances",
+			Handler:    _Limiter_ListBalances_Handler,
+		},
+		{
+			MethodName: "Renew",
+			Handler:    _Limiter_Renew_Handler,
 		},
 		{
 			MethodName: "Commit",

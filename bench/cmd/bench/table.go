@@ -8,7 +8,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/weirlimits/weir/bench/internal/harness"
-	"github.com/weirlimits/weir/bench/internal/readme"
 )
 
 // write prints the table and returns the number of missed targets.
@@ -34,7 +33,7 @@ measured once.`
 
 // writePart writes the same table as a part of docs/benchmarks.md.
 func writePart(out io.Writer, about string, results []result) {
-	fmt.Fprintf(out, "\n## %s\n\n%s\n\n%s\n\n", readme.Own, partAbout, about)
+	fmt.Fprintf(out, "\n## weir on its own, and against what it is built on\n\n%s\n\n%s\n\n", partAbout, about)
 	fmt.Fprint(out, "| benchmark | | figure | spread | CPU/op | allocs/op | calls | ratio | CPU ratio | target |\n",
 		"|---|---|--:|--:|--:|--:|--:|--:|--:|---|\n")
 	lines, _ := cells(results)

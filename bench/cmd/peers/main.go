@@ -1,5 +1,5 @@
 // Command peers measures weir against its peers, in turns in one run, and tests whether each of them limits correctly.
-// It writes the results, with those of cmd/bench, to docs/benchmarks.md, and an extract of them to the README.
+// It writes the results, with those of cmd/bench, to docs/benchmarks.md.
 //
 // It judges no figure: one that is better than weir's is printed like any other. make bench-peers installs the peers
 // that are not Go packages, and runs it. Peers that are not installed are left out.
@@ -18,13 +18,19 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/bench/internal/harness"
-	"github.com/weirlimits/weir/bench/internal/readme"
 	"github.com/weirlimits/weir/internal/cli"
 )
 
 func main() {
 	if os.Getenv(asWeir) != "" {
 		os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	if job := os.Getenv(asHolder); job != "" {
+		if err := holder(context.Background(), job); err != nil {
+			fmt.Fprintln(os.Stderr, "peers:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	if err := start(os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "peers:", err)
@@ -48,8 +54,6 @@ func start(args []string, out, progress io.Writer) error {
 	own := flags.String(
 		"own", "", "include this part of the page, written by cmd/bench -part; left out if the file is missing",
 	)
-	from := flags.String("from", "", "measure nothing, and use this existing page")
-	show := flags.String("readme", "", "update the extract of the page in this README, unless -row leaves rows out")
 	note := flags.String("note", "", "add this sentence about the run to the page")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -57,13 +61,6 @@ func start(args []string, out, progress io.Writer) error {
 	re, err := regexp.Compile(*pattern)
 	if err != nil {
 		return err
-	}
-	if *from != "" {
-		text, err := os.ReadFile(*from)
-		if err != nil {
-			return err
-		}
-		return tell(*show, text)
 	}
 	var ownPart []byte
 	if *own != "" && *pattern == "" {
@@ -87,29 +84,7 @@ func start(args []string, out, progress io.Writer) error {
 	} else {
 		err = os.WriteFile(*file, b.Bytes(), 0o644) //nolint:gosec // a page of the docs
 	}
-	if err != nil || *pattern != "" {
-		return err
-	}
-	return tell(*show, b.Bytes())
-}
-
-// tell updates the extract of the page in the README.
-func tell(file string, page []byte) error {
-	if file == "" {
-		return nil
-	}
-	table, err := readme.Table(page)
-	if err != nil {
-		return err
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	if text, err = readme.Replace(text, table); err != nil {
-		return err
-	}
-	return os.WriteFile(file, text, 0o644) //nolint:gosec // a page of the docs
+	return err
 }
 
 func measureAll(o harness.Options, selected func(string) bool) (out []harness.Result, err error) {

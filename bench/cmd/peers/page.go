@@ -20,7 +20,7 @@ other, and no contender is tuned for a row.
     make bench-peers
 
 installs the peers (zae-limiter in a Python environment of its own, envoyproxy/ratelimit from the module proxy), runs
-everything, and writes this page and the extract in the README. ` +
+everything, and writes this page. ` +
 	"`make bench-peers ARGS='-row Sliding -o /dev/stdout'`" + ` runs a
 part of it. The code is in ` +
 	"[`bench/cmd/peers`](../bench/cmd/peers), [`bench/cmd/bench`](../bench/cmd/bench) and\n" +

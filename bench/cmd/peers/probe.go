@@ -38,7 +38,7 @@ type probed struct {
 func probes() []probe {
 	return []probe{
 		raceProbe(), neighbourProbe(), parentProbe(), slidingProbe(), idleProbe(), skewProbe(), loweredProbe(),
-		usageProbe(),
+		usageProbe(), slotsProbe(), crashProbe(),
 	}
 }
 

@@ -42,14 +42,15 @@ func skewProbe() probe {
 	p := probe{
 		name: "Clock skew",
 		what: "60 tokens, one more each second. One instance takes them all; a second one, whose clock is 10 minutes " +
-			"ahead, then makes 60 requests. Correct: only the tokens issued in between are admitted.",
+			"ahead, then makes 60 requests. Correct: only the tokens issued in between are admitted. weir makes no " +
+			"decision before several answers of the table have confirmed the clock, and fails until then.",
 	}
 	size := func(e *harness.Env) int { return e.Few(60, 10) }
 	judge := func(second tried, took time.Duration) finding {
 		allowed := 1 + int(took/every)
 		return finding{
 			fmt.Sprintf("second instance: %s, %d allowed", second, allowed),
-			second.Admitted <= allowed && second.Failed == 0,
+			second.Admitted <= allowed,
 		}
 	}
 	pair := func(e *harness.Env, first, second asker) finding {
@@ -232,7 +233,8 @@ func spend(e *harness.Env, lim *weir.Limiter, entities, asks int, extra int64) e
 			Entity: fmt.Sprint("user-", i%entities), Resource: "api", Tokens: weir.Tokens{"rpm": 1},
 		})
 		if err == nil {
-			err = errors.Join(lease.Adjust(e.Ctx, weir.Tokens{"rpm": extra}), lease.Commit(e.Ctx))
+			_, err = lease.Adjust(e.Ctx, weir.Tokens{"rpm": extra})
+			err = errors.Join(err, lease.Commit(e.Ctx))
 		}
 		if err != nil {
 			return err

@@ -114,7 +114,7 @@ func weirService(e *harness.Env, store string, limits ...rules) (*service, error
 			return nil, err
 		}
 		req.Header.Set("Content-Type", "application/json")
-		res, err := http.DefaultClient.Do(req)
+		res, err := (&http.Client{Timeout: time.Minute}).Do(req)
 		if err != nil {
 			return nil, err
 		}

@@ -160,7 +160,10 @@ func operation(lim *weir.Limiter, what string, req weir.Request) func(ctx contex
 	switch what {
 	case "adjust":
 		return func(ctx context.Context, id string) error {
-			return acquire(ctx, id, func(l *weir.Lease) error { return l.Adjust(ctx, weir.Tokens{"rpm": 1}) })
+			return acquire(ctx, id, func(l *weir.Lease) error {
+				_, err := l.Adjust(ctx, weir.Tokens{"rpm": 1})
+				return err
+			})
 		}
 	case "reject":
 		return func(ctx context.Context, id string) error {

@@ -109,8 +109,14 @@ type held struct {
 	tokens weir.Tokens
 }
 
-// Adjust implements [load.Held]. A request that turns out to have cost nothing is rolled back.
-func (h held) Adjust(ctx context.Context, tokens weir.Tokens) (err error) {
+// Slots implements [load.Held]: the limits have none.
+func (held) Slots() load.Slots { return load.Slots{} }
+
+// Commit implements [load.Held].
+func (held) Commit(context.Context) error { return errors.ErrUnsupported }
+
+// Adjust implements [load.Held], without balances. A request that turns out to have cost nothing is rolled back.
+func (h held) Adjust(ctx context.Context, tokens weir.Tokens) (_ []weir.Balance, err error) {
 	left := int64(0)
 	for name, n := range h.tokens {
 		left += n + tokens[name]
@@ -120,5 +126,5 @@ func (h held) Adjust(ctx context.Context, tokens weir.Tokens) (err error) {
 	} else {
 		_, err = h.client.Adjust(ctx, &weirv1.AdjustRequest{Lease: h.lease, Tokens: tokens})
 	}
-	return err
+	return nil, err
 }

@@ -90,8 +90,10 @@ func (s *served) sample(ctx context.Context) (sample, error) {
 	return out, nil
 }
 
+var client = http.Client{Timeout: time.Minute}
+
 func answer(req *http.Request) (string, error) {
-	res, err := http.DefaultClient.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		return "", err
 	}

@@ -15,6 +15,7 @@ EXPECTED = {f.stem: {"ACQUIRE"} for f in FILES.glob("*.py")} | {
     "llm_production": {"ACQUIRE", "ADJUST", "COMMIT"},
     "max_rps_cascade": {"ACQUIRE", "CREATE_ENTITY", "DELETE_ENTITY"},
     "reject_storm": {"ACQUIRE", "RATE_LIMITED"},
+    "slots": {"ACQUIRE", "COMMIT"},
     "spike": {"ACQUIRE", "ADJUST", "COMMIT"},
     "thundering_herd": {"ACQUIRE", "RATE_LIMITED"},
 }

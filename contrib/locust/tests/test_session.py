@@ -58,8 +58,11 @@ def test_settle(connect: Connect) -> None:
     lease = session.acquire("alice", "gpt-4", {"tpm": 100})
     assert isinstance(lease, Lease)
     lease.adjust({"tpm": 50})
-    lease.adjust({"tpm": -20})
+    assert [limit["available"] for limit in lease.adjust({"tpm": -20})] == [870]
     assert session.available("alice", "gpt-4")[0]["available"] == 870
+    with pytest.raises(WeirError, match="at most 10000 in debt"):
+        lease.adjust({"tpm": 20_000})
+    assert session.available("alice", "gpt-4")[0]["available"] == -10_000
     lease.rollback()
     assert session.available("alice", "gpt-4")[0]["available"] == 1000
     with pytest.raises(ValueError, match="rolled back already"):
@@ -67,8 +70,8 @@ def test_settle(connect: Connect) -> None:
     again = session.acquire("alice", "gpt-4", {"tpm": 1}, name="mine")
     assert isinstance(again, Lease)
     again.commit()
-    told = ["ACQUIRE", "ADJUST", "ADJUST", "AVAILABLE", "ROLLBACK", "AVAILABLE", "ACQUIRE", "COMMIT"]
-    assert seen.told() == [(t, "mine" if i > 5 else "gpt-4", False) for i, t in enumerate(told)]
+    told = ["ACQUIRE", "ADJUST", "ADJUST", "AVAILABLE", "ADJUST", "AVAILABLE", "ROLLBACK", "AVAILABLE", "ACQUIRE", "COMMIT"]
+    assert seen.told() == [(t, "mine" if i > 7 else "gpt-4", i == 4) for i, t in enumerate(told)]
 
 
 def test_with_settles(connect: Connect) -> None:
@@ -170,14 +173,14 @@ def test_degraded_is_marked(connect: Connect, tmp_path: Path) -> None:
     try:
         assert redis.stdout is not None
         assert any("Ready to accept connections" in line for line in redis.stdout)
-        with serve(store=f"redis://127.0.0.1:{port}") as url:
+        with serve("--on-unavailable", "allow", store=f"redis://127.0.0.1:{port}?volatile=true") as url:
             session, seen = connect(url, namespace="default")
             session.set_resource_defaults("gpt-4", ["rpm:10/min"])
             assert not session.acquire("alice", "gpt-4", {"rpm": 1}).degraded
             redis.terminate()
             redis.wait()
             seen.clear()
-            lease = session.acquire("alice", "gpt-4", {"rpm": 1}, on_unavailable="allow")
+            lease = session.acquire("alice", "gpt-4", {"rpm": 1})
             assert lease.degraded
             assert lease.over == -1, "allow has no bound"
             assert seen.told() == [("ACQUIRE", "gpt-4 (degraded)", False)]
@@ -195,7 +198,7 @@ def test_degraded_is_marked(connect: Connect, tmp_path: Path) -> None:
 
 def test_tokens(connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = tmp_path / "tokens.yaml"
-    create = [WEIR, "token", "create", "--file", str(tokens), "--namespace", "default", "--name"]
+    create = [WEIR, "token", "create", "--file", str(tokens), "--no-expiry", "--namespace", "default", "--name"]
     admin, acquire = (
         subprocess.run([*create, role, "--role", role], check=True, capture_output=True, text=True).stdout.strip()
         for role in ("admin", "acquire")

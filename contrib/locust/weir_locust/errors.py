@@ -20,8 +20,12 @@ class WeirError(RescheduleTask):
     retry_after: float | None
     """Seconds to wait before a retry; None if the server did not say."""
 
+    lease: str | None
+    """The new id of a lease whose adjustment was made in part: kind "max-debt". The lease uses it by itself."""
+
     def __init__(self, what: str, answer: Answer) -> None:
         said = answer.said()
+        self.lease = said.get("lease")
         self.status = answer.status
         self.retry_after = answer.wait()
         if answer.error is not None:

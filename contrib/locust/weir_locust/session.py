@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -62,19 +63,19 @@ class WeirSession(AdminCalls):
         self,
         entity: str,
         resource: str,
-        tokens: Mapping[str, int],
+        tokens: Mapping[str, int] | None = None,
         *,
         limits: Limits | None = None,
         wait: str | None = None,
         on_unavailable: str | None = None,
         name: str | None = None,
     ) -> Lease | Refusal:
-        """Spend tokens of the entity and of every parent that it charges, all or nothing.
+        """Spend tokens, and take slots, of the entity and of every parent that it charges, all or nothing.
 
-        Fires ACQUIRE, or RATE_LIMITED if a limit refused. Raises WeirError in all other cases: "exceeds-burst",
+        A slot is taken of each limit that has them, unless tokens name another number. Fires ACQUIRE, or RATE_LIMITED if a limit refused. Raises WeirError in all other cases: "exceeds-burst",
         "no-limits", "overloaded" and so on, which are failures of ACQUIRE. wait is a duration, "2s", at most a minute.
         """
-        body: dict[str, Any] = {"entity": entity, "resource": resource, "tokens": dict(tokens)}
+        body: dict[str, Any] = {"entity": entity, "resource": resource, "tokens": dict(tokens or {})}
         if self.namespace is not None:
             body["namespace"] = self.namespace
         if limits is not None:
@@ -84,13 +85,14 @@ class WeirSession(AdminCalls):
         if on_unavailable is not None:
             body["on_unavailable"] = on_unavailable
         name = name or resource
+        sent = time.monotonic()
         answer = self._transport.send("POST", "/v1/acquire", body, self._json)
         said = answer.said()
         context: dict[str, Any] = {"entity": entity, "resource": resource, "degraded": said.get("degraded") is True}
         shown = name + DEGRADED if context["degraded"] else name
         if answer.status == 200 and "lease" in said:
             self._fire("ACQUIRE", shown, answer, context)
-            return Lease(self, name, entity, resource, said)
+            return Lease(self, name, entity, resource, said, sent)
         if answer.status == 429 and str(said.get("type")).endswith("#quota-exceeded"):
             refusal = Refusal(entity, resource, answer)
             self._fire("RATE_LIMITED", shown, answer, {**context, "refusal": refusal})

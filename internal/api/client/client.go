@@ -19,6 +19,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
+	"github.com/weirlimits/weir/internal/api/secret"
 )
 
 // Bounds on an answer: how long it may take and how large it may be.
@@ -31,12 +32,13 @@ const (
 type Client struct {
 	base             *url.URL
 	token, namespace string
-	http             http.Client
+	http             *http.Client
 }
 
-// New returns a client of the server with this URL, in a namespace. Without a token, it sends none. It returns a
-// [*weir.ConfigError] if the URL or the token is not valid.
-func New(server, token, namespace string) (*Client, error) {
+// New returns a client of the server with this URL, in a namespace; "" leaves it to the server. Without a token, it
+// sends none; via is nil for the default transport. It returns a [*weir.ConfigError] if the URL or the token is not
+// valid.
+func New(server, token, namespace string, via http.RoundTripper) (*Client, error) {
 	base, err := Base(server)
 	if err != nil {
 		return nil, err
@@ -44,11 +46,7 @@ func New(server, token, namespace string) (*Client, error) {
 	if err := CheckHeader("token", token); err != nil {
 		return nil, err
 	}
-	return &Client{base: base, token: token, namespace: namespace, http: http.Client{
-		Timeout: timeout,
-		// A redirect would turn a change into a GET.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	return &Client{base: base, token: token, namespace: namespace, http: secret.Client(timeout, via)}, nil
 }
 
 // Base parses the URL of a server, without a slash at the end. The URL must hold no user, query or fragment.
@@ -57,13 +55,15 @@ func Base(server string) (*url.URL, error) {
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return nil, &weir.ConfigError{
-			Field: "server", Reason: fmt.Sprintf("%q is not a URL such as http://127.0.0.1:8080", server),
+			Field:  "server",
+			Reason: fmt.Sprintf("%q is not a URL such as http://127.0.0.1:8080", secret.Address(server)),
 		}
 	case u.User != nil: // it may hold a password, so the error does not repeat the URL
 		return nil, &weir.ConfigError{Field: "server", Reason: "the URL must hold no user or password"}
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return nil, &weir.ConfigError{
-			Field: "server", Reason: fmt.Sprintf("%q must hold neither a query (?) nor a fragment (#)", server),
+			Field:  "server",
+			Reason: fmt.Sprintf("%q must hold neither a query (?) nor a fragment (#)", secret.Address(server)),
 		}
 	}
 	u.Path = strings.TrimSuffix(u.Path, "/")
@@ -111,9 +111,10 @@ func (c *Client) Call(ctx context.Context, o *api.Op, req any) (any, error) {
 
 // request writes the request of an operation, as its fields declare.
 func (c *Client) request(ctx context.Context, o *api.Op, req any) (*http.Request, error) {
-	query, header, members := url.Values{}, http.Header{}, map[string]any{}
+	query, members := url.Values{}, map[string]any{}
+	header := http.Header{"Accept": {"application/json, application/problem+json"}}
 	path, text := o.Path, ""
-	if o.Need != api.ReadAll && o.Need != api.AdminAll {
+	if c.namespace != "" && o.Need != api.ReadAll && o.Need != api.AdminAll {
 		query.Set("namespace", c.namespace)
 	}
 	for _, f := range o.Fields() {
@@ -141,7 +142,7 @@ func (c *Client) request(ctx context.Context, o *api.Op, req any) (*http.Request
 			header.Set("Content-Type", "application/yaml")
 		default:
 			header.Set("Content-Type", "application/json")
-			if f.Name == "namespace" {
+			if f.Name == "namespace" && c.namespace != "" {
 				query.Del(f.Name)
 				members[f.Name] = c.namespace
 			} else if !f.IsZero(req) {
@@ -217,6 +218,7 @@ type problem struct {
 var causes = map[string]error{
 	"not-found": weir.ErrNotFound, "exists": weir.ErrExists, "conflict": weir.ErrConflict,
 	"settled": weir.ErrSettled, "expired": weir.ErrExpired, "exceeds-burst": weir.ErrExceedsBurst,
+	"max-debt": weir.ErrMaxDebt, "unknown-entity": weir.ErrUnknownEntity, "bucket-quota": weir.ErrBucketQuota,
 	"no-limits": weir.ErrNoLimits, "overloaded": weir.ErrUnavailable, "temporary-reduced-capacity": weir.ErrUnavailable,
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // Archiver archives the audit events that DynamoDB removes from a table because they expired. Events that are
-// deleted otherwise, for example by a purge, are not archived.
+// deleted otherwise are not archived.
 type Archiver struct {
 	To Putter
 	// KeyOf maps an item's key to the key of the audit event it holds, or returns false if it holds none.

@@ -85,7 +85,7 @@ func (d *Deployer) Deploy(ctx context.Context, req Request) (res Result, err err
 		d.cfg.Planned(cs.changes)
 	}
 	if lost := slices.IndexFunc(cs.changes, Change.loses); lost >= 0 && !req.Replace {
-		return res, refusal(name, cs.changes[lost])
+		return res, refusal(name, p.asked(req.Values), cs.changes[lost])
 	}
 	if req.DryRun {
 		return res, nil

@@ -38,11 +38,6 @@ type Doomed struct {
 	Data  []Data
 }
 
-// Loses reports whether destroying the stack deletes data even without deleteData.
-func (d *Doomed) Loses() bool {
-	return slices.ContainsFunc(d.Data, func(x Data) bool { return !x.Kept })
-}
-
 // Doomed returns what destroying a stack would do. It writes nothing.
 func (d *Deployer) Doomed(ctx context.Context, name string) (Doomed, error) {
 	found, err := d.formation.find(ctx, name)

@@ -221,7 +221,7 @@ func TestDeployOutcomes(t *testing.T) {
 		{name: "nothing, dry", state: "CREATE_COMPLETE", refused: "The submitted information didn't contain changes. Submit different information to create a change set.", dry: true, deleted: "change"},
 		{
 			name: "replaces the table", state: "CREATE_COMPLETE", changes: []types.Change{change("Modify", "Table", tableType, "True", "TableName=a>b")}, deleted: "change",
-			want: "deploy limits: Table (AWS::DynamoDB::Table): would be replaced by an empty one, because of TableName a to b: keep the settings that cause this as they are, or add --replace",
+			want: "deploy limits: Table (AWS::DynamoDB::Table): would be replaced by an empty one, because of TableName a to b: keep --code-bucket, --code-key as before, or add --replace",
 		},
 		{name: "may replace the table", state: "CREATE_COMPLETE", changes: []types.Change{change("Modify", "Table", tableType, "Conditional")}, want: "would perhaps be replaced", deleted: "change", dry: true},
 		{name: "replaces it, as told", state: "CREATE_COMPLETE", changes: []types.Change{change("Modify", "Table", tableType, "True")}, dry: true, replace: true, deleted: "change"},
@@ -299,5 +299,45 @@ func TestInterrupted(t *testing.T) {
 	cfg.Stacks, cfg.Planned = f, func([]deploy.Change) { cancel() }
 	if _, err := deploy.New(cfg).Deploy(ctx, dry(bare("limits"))); err != nil || strings.Join(f.deleted, ", ") != "change, arn:limits" {
 		t.Errorf("%v, deleted %v", err, f.deleted)
+	}
+}
+
+// A stack whose last function that writes to the archive leaves keeps the archive, unless it is to be given up.
+func TestArchiveIsKept(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		values  []string
+		replace bool
+		want    string // of KeepArchive
+	}{
+		{"no function left", []string{"NoAggregator", "true"}, false, "true"},
+		{"another function writes to it", []string{"NoAggregator", "true", "ConfigFlow", "true"}, false, ""},
+		{"as told", []string{"NoAggregator", "true", "KeepArchive", "false"}, false, "false"},
+		{"given up", []string{"NoAggregator", "true"}, true, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := &fake{stack: ours("limits", "CREATE_COMPLETE"), changes: []types.Change{change("Modify", "Fn", lambdaType, "False")}}
+			f.stack.Outputs = []types.Output{{OutputKey: aws.String("ArchiveBucket"), OutputValue: aws.String("archive")}}
+			d := deploy.New(deploy.Config{
+				Clients: deploy.Clients{Region: "eu-central-1", Stacks: f, Tables: tables{new(dynamotest.Fake)}, Identity: who{}},
+				Version: "v1.0.0", Poll: time.Nanosecond,
+			})
+			req := request("limits", append([]string{"CodeBucket", "code", "CodeKey", "weir/mine.zip"}, tt.values...)...)
+			req.DryRun, req.Replace = true, tt.replace
+			if _, err := d.Deploy(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for _, p := range f.created.Parameters {
+				if *p.ParameterKey == "KeepArchive" {
+					got = aws.ToString(p.ParameterValue)
+				}
+			}
+			if got != tt.want {
+				t.Errorf("KeepArchive is %q, want %q", got, tt.want)
+			}
+		})
 	}
 }

@@ -190,7 +190,7 @@ func TestLife(t *testing.T) {
 	}
 
 	doomed, err := d.Doomed(ctx, stack)
-	if err != nil || doomed.Loses() || len(doomed.Data) != 2 {
+	if err != nil || loses(doomed) || len(doomed.Data) != 2 {
 		t.Fatalf("%+v, %v", doomed, err)
 	}
 	archive := doomed.Data[slices.IndexFunc(doomed.Data, func(x deploy.Data) bool { return x.Resource == "ArchiveBucket" })].Name

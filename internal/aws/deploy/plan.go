@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"strings"
@@ -33,6 +34,10 @@ func newPlan(t *stack.Template, req Request, old *Stack, version string) (*plan,
 	maps.Copy(p.full, old.Values)
 	maps.Copy(p.full, p.given)
 	p.full = t.Full(p.full)
+	if _, given := req.Values["KeepArchive"]; !given && !req.Replace && old.Outputs["ArchiveBucket"] != "" &&
+		p.full["NoAggregator"] == "true" && p.full["ConfigFlow"] != "true" {
+		p.set("KeepArchive", "true") // it has what was archived
+	}
 	own := req.Tags
 	if own == nil {
 		own = old.Tags
@@ -67,7 +72,18 @@ func (p *plan) parameters() (all []types.Parameter) {
 	return all
 }
 
-func refusal(stack string, c Change) error {
+// asked returns the flags that change something, to name them in a refusal.
+func (p *plan) asked(values stack.Values) string {
+	var flags []string
+	for _, one := range p.template.Parameters {
+		if v, ok := values[one.Name]; ok && v != p.template.Full(p.old.Values)[one.Name] {
+			flags = append(flags, "--"+one.Flag())
+		}
+	}
+	return cmp.Or(strings.Join(flags, ", "), "the settings that cause this")
+}
+
+func refusal(stack, flags string, c Change) error {
 	verb := map[string]string{
 		"replace": "be replaced by an empty one", "may replace": "perhaps be replaced by an empty one",
 		"remove": "leave the stack",
@@ -79,6 +95,6 @@ func refusal(stack string, c Change) error {
 	return &Error{
 		Op: "deploy", Stack: stack, Resource: c.Resource + " (" + c.Type + ")",
 		Err:  fmt.Errorf("would %s%s", verb, because),
-		Hint: "keep the settings that cause this as they are, or add --replace",
+		Hint: "keep " + flags + " as before, or add --replace",
 	}
 }

@@ -30,10 +30,14 @@ type Status struct {
 
 // TableStatus describes a table. Figures are of the last hour; -1: unknown.
 type TableStatus struct {
-	Name, State                     string
-	Items, Bytes                    int64 // as DynamoDB counts them, about every six hours
-	Read, Write                     float64
-	ReadsThrottled, WritesThrottled float64
+	Name            string  `json:"name"`
+	State           string  `json:"state"`
+	Items           int64   `json:"items"` // as DynamoDB counts them and their bytes, about every six hours
+	Bytes           int64   `json:"bytes"`
+	Read            float64 `json:"read_units_last_hour"`
+	Write           float64 `json:"write_units_last_hour"`
+	ReadsThrottled  float64 `json:"reads_throttled_last_hour"`
+	WritesThrottled float64 `json:"writes_throttled_last_hour"`
 }
 
 // FunctionStatus describes a function. Figures are of the last hour; -1: unknown.

@@ -2,71 +2,42 @@ package function
 
 import (
 	"encoding/json"
-	"time"
 
-	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
 // Change is the change to one record.
 type Change struct {
 	Action manifest.Action `json:"action"`
-	Level  string          `json:"level"` // system, resource or entity
-	// Target is the resource, ENTITY/RESOURCE for an entity's limits, the entity for itself, and "system".
-	Target string           `json:"target"`
-	Limits map[string]Limit `json:"limits,omitempty"` // the new limits
-}
-
-// Limit is a limit as a manifest writes it, in its shortest form.
-type Limit struct {
-	Capacity     int64  `json:"capacity"`
-	Burst        int64  `json:"burst,omitempty"`
-	RefillPeriod any    `json:"refill_period,omitempty"` // seconds, or text with a unit
-	Enforce      string `json:"enforce,omitempty"`
+	Level  string          `json:"level"`  // system, plan, resource or entity
+	Target string          `json:"target"` // as in [manifest.Change]
+	// The new limits, by name.
+	Limits map[string]strictyaml.LimitForm `json:"limits,omitempty"`
 }
 
 func changesOf(p *manifest.Plan) []Change {
 	all := make([]Change, 0, len(p.Changes))
 	for i := range p.Changes {
 		m := &p.Changes[i]
-		c := Change{Action: m.Action, Level: "system", Target: "system"}
+		c := Change{Action: m.Action, Level: "system", Target: m.Target}
 		switch {
-		case m.Own:
-			c.Level, c.Target = "entity", m.Entity
-		case m.Entity != "" && m.On == "":
-			c.Level, c.Target = "entity", m.Entity+"/"+weir.DefaultResource
 		case m.Entity != "":
-			c.Level, c.Target = "entity", m.Entity+"/"+m.On
-		case m.On != "":
-			c.Level, c.Target = "resource", m.On
+			c.Level = "entity"
+		case m.Plan != "":
+			c.Level = "plan"
+		case m.Resource != "":
+			c.Level = "resource"
 		}
-		for _, l := range m.Limits() {
+		for _, l := range m.Set {
 			if c.Limits == nil {
-				c.Limits = make(map[string]Limit)
+				c.Limits = make(map[string]strictyaml.LimitForm)
 			}
-			c.Limits[l.Name] = limitOf(l)
+			c.Limits[l.Name] = strictyaml.ShortestLimit(l)
 		}
 		all = append(all, c)
 	}
 	return all
-}
-
-func limitOf(l weir.Limit) Limit {
-	out := Limit{Capacity: l.Amount}
-	if l.Burst != l.Amount {
-		out.Burst = l.Burst
-	}
-	switch {
-	case l.Period == time.Minute:
-	case l.Period%time.Second == 0:
-		out.RefillPeriod = int64(l.Period / time.Second)
-	default:
-		out.RefillPeriod = manifest.PeriodText(l.Period)
-	}
-	if l.Enforce != weir.EnforceOn {
-		out.Enforce = l.Enforce.String()
-	}
-	return out
 }
 
 // maxAnswer is the maximum size of a response in bytes. Lambda accepts 6 MiB, and fails on larger ones although the

@@ -25,8 +25,10 @@ type Provisioner struct {
 	Log   *slog.Logger
 	// Client sends responses to CloudFormation. The default has a timeout of 5 s.
 	Client *http.Client
-	// Anywhere lets responses go to any address that an event names, for tests. Otherwise they go only to AWS, over
-	// https; an event that names another address is an error, and nothing is done for it.
+	// Region is the function's. Responses go, over https, only to the bucket in which CloudFormation receives those of
+	// this region; an event that names another address is an error, and nothing is done for it.
+	Region string
+	// Anywhere lets responses go to any address that an event names, for tests.
 	Anywhere bool
 }
 

@@ -41,6 +41,22 @@ func TestPlanAndApply(t *testing.T) {
 	}
 }
 
+// Changes write limits as a manifest does, also quotas and balances.
+func TestLimitsOfChanges(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const limits = `{"credits":{"refill_period":"balance","max_debt":9},` +
+		`"jobs":{"capacity":3,"burst":4,"refill_period":"1500ms","enforce":"shadow","returns":"strict"},` +
+		`"rpm":{"capacity":60,"refill_period":3600},"usd":{"capacity":5000,"refill_period":"month@Europe/Berlin"}}`
+	a, _ := b.ask(`{"action": "plan", "manifest": {"namespace": "x", "resources": {"r": {"limits": ` + limits + `}}}}`)
+	for _, c := range a.Changes {
+		if got, err := json.Marshal(c.Limits); c.Level == "resource" && err == nil && string(got) == limits {
+			return
+		}
+	}
+	t.Errorf("changes %+v, want limits %s", a.Changes, limits)
+}
+
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

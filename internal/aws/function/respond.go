@@ -88,17 +88,17 @@ const (
 
 var respondClient = &http.Client{Timeout: respondTimeout}
 
-// domains are the domains of AWS, by partition. CloudFormation receives responses in buckets under them.
+// domains are the domains of AWS, by partition.
 var domains = []string{
 	"amazonaws.com", "amazonaws.com.cn", "amazonaws.eu", "c2s.ic.gov", "sc2s.sgov.gov", "cloud.adc-e.uk",
 	"csp.hci.ic.gov",
 }
 
 // errElsewhere reports that nothing is sent to an address.
-var errElsewhere = errors.New("responses go only to https addresses of AWS")
+var errElsewhere = errors.New("responses go only to CloudFormation's bucket of this region, over https")
 
 // answerable returns an error if nothing may be sent to an address. Anyone who may invoke the function can name any
-// address, including one that only the function's network can reach.
+// address, including one that only the function's network can reach, or a bucket of their own.
 func (p *Provisioner) answerable(u *url.URL) error {
 	host := strings.ToLower(u.Hostname())
 	switch {
@@ -108,10 +108,21 @@ func (p *Provisioner) answerable(u *url.URL) error {
 		return fmt.Errorf("the response URL has the scheme %q, not https: %w", u.Scheme, errElsewhere)
 	case u.User != nil, u.Port() != "" && u.Port() != "443":
 		return fmt.Errorf("the response URL has a user or a port: %w", errElsewhere)
-	case !slices.ContainsFunc(domains, func(d string) bool { return strings.HasSuffix(host, "."+d) }):
+	case !p.receives(host):
 		return fmt.Errorf("the response URL has the host %q: %w", host, errElsewhere)
 	}
 	return nil
+}
+
+// receives reports whether a host is the bucket in which CloudFormation receives responses in the function's region.
+// Its name has the region without hyphens; a custom resource and its function are always in the same region.
+func (p *Provisioner) receives(host string) bool {
+	at, ok := strings.CutPrefix(
+		host, "cloudformation-custom-resource-response-"+strings.ReplaceAll(p.Region, "-", "")+".s3",
+	)
+	return ok && p.Region != "" && (at == ".amazonaws.com" || slices.ContainsFunc(domains, func(d string) bool {
+		return at == "."+p.Region+"."+d || at == "-"+p.Region+"."+d
+	}))
 }
 
 // address checks the address that an event names. The address is secret, so the error does not contain it.

@@ -170,7 +170,7 @@ func properties(t *testing.T, text string) map[string]any {
 		} `yaml:"Resources"`
 	}
 	must(t, yaml.Unmarshal(function.Template(ms), &doc))
-	r := doc.Resources["Limits"]
+	r := doc.Resources[function.LogicalID(ms[0])]
 	if r.Type != "Custom::WeirLimits" {
 		t.Fatalf("template of %s", r.Type)
 	}

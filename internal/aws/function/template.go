@@ -2,9 +2,11 @@ package function
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"strconv"
+	"strings"
 
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
@@ -26,11 +28,7 @@ Parameters:
     Description: The weir stack, which exports the function that applies limits
 Resources:
 `)
-	for i, m := range ms {
-		name := "Limits"
-		if len(ms) > 1 {
-			name += strconv.Itoa(i + 1)
-		}
+	for _, m := range ms {
 		fmt.Fprintf(&b, `  %s:
     Type: %s
     DeletionPolicy: Delete
@@ -40,13 +38,44 @@ Resources:
         Fn::ImportValue:
           Fn::Sub: ${WeirStack}-LimitsProvisionerArn
       Manifest:
-`, name, ResourceType)
+`, LogicalID(m), ResourceType)
 		for line := range bytes.Lines(m.Text()) {
 			b.WriteString("        ")
 			b.Write(line)
 		}
 	}
 	return b.Bytes()
+}
+
+// The limits of CloudFormation on a template: of its bytes in a request and in S3, and of its resources.
+const (
+	MaxDirect    = 51_200
+	MaxTemplate  = 1 << 20
+	MaxResources = 500
+)
+
+// LogicalID returns the name of a manifest's resource in a template. It depends on nothing but the namespace and the
+// name of the manifest.
+func LogicalID(m *manifest.Manifest) string {
+	var b strings.Builder
+	b.WriteString("Limits")
+	upper := true
+	for _, c := range m.Namespace {
+		switch {
+		case c >= 'a' && c <= 'z' && upper:
+			c += 'A' - 'a'
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		default:
+			upper = true
+			continue
+		}
+		upper = false
+		if b.Len() < 100 {
+			b.WriteRune(c)
+		}
+	}
+	sum := sha256.Sum256([]byte(m.Namespace + "\x00" + m.Name))
+	return b.String() + hex.EncodeToString(sum[:4])
 }
 
 // manifestOf reads the properties of a resource as CloudFormation passes them: numbers and booleans may be text.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -38,7 +39,7 @@ func TestTemplate(t *testing.T) {
 		if err := yaml.Unmarshal(template, &doc); err != nil {
 			t.Fatal(err)
 		}
-		properties := doc["Resources"].(map[string]any)["Limits"].(map[string]any)["Properties"]
+		properties := doc["Resources"].(map[string]any)[LogicalID(ms[0])].(map[string]any)["Properties"]
 		handed, err := json.Marshal(asText(properties))
 		if err != nil {
 			t.Fatal(err)
@@ -56,6 +57,30 @@ func TestTemplate(t *testing.T) {
 	}
 	if _, err := manifestOf([]byte("{}")); err == nil {
 		t.Error("no manifest is accepted")
+	}
+}
+
+// The name of a manifest's resource does not depend on the other manifests, and differs for each.
+func TestLogicalID(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]bool)
+	for _, m := range []*manifest.Manifest{
+		{Namespace: "tenant-alpha", Name: "default"},
+		{Namespace: "tenant-alpha", Name: "b"},
+		{Namespace: "tenantAlpha", Name: "default"},
+		{Namespace: strings.Repeat("é/x", 80), Name: "default"},
+	} {
+		id := LogicalID(m)
+		if seen[id] || !regexp.MustCompile(`^[A-Za-z0-9]{1,255}$`).MatchString(id) {
+			t.Errorf("%s for %+v", id, m)
+		}
+		seen[id] = true
+		if other := (&manifest.Manifest{Namespace: "a", Name: "default"}); !bytes.Contains(Template([]*manifest.Manifest{other, m}), []byte("\n  "+id+":\n")) {
+			t.Errorf("%s is not in the template of two", id)
+		}
+	}
+	if got := LogicalID(&manifest.Manifest{Namespace: "tenant-alpha", Name: "default"}); got != "LimitsTenantAlphaebebf4e9" {
+		t.Error(got)
 	}
 }
 

@@ -50,7 +50,8 @@ func TestProvisionerRole(t *testing.T) {
 	limits := func(capacity int) map[string]any {
 		return map[string]any{
 			"namespace": "default", "system": map[string]any{"limits": map[string]any{"rpm": map[string]any{"capacity": capacity}}},
-			"entities": map[string]any{"org": map[string]any{}, "key": map[string]any{"parent": "org"}},
+			"resources": map[string]any{"api": map[string]any{"limits": map[string]any{"rpm": map[string]any{"capacity": capacity}}}},
+			"entities":  map[string]any{"org": map[string]any{}, "key": map[string]any{"parent": "org"}},
 		}
 	}
 	less := limits(2)
@@ -123,7 +124,7 @@ func TestAggregatePolicy(t *testing.T) {
 			BaseEndpoint: aws.String(dynamotest.Engine(t)), Region: "us-east-1", Credentials: tb.direct.Options().Credentials,
 		}),
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(stop)
 	var running sync.WaitGroup
 	running.Go(func() { must(t, r.Run(ctx)) })

@@ -11,9 +11,6 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// MaxInline is the maximum size in bytes of a template in a request to CloudFormation.
-const MaxInline = 51_200
-
 //go:embed templates
 var files embed.FS
 
@@ -134,11 +131,14 @@ func (t *Template) Full(given Values) Values {
 	return all
 }
 
-// CloudFormation returns the template in YAML, with a line for each parameter and resource, as small as possible. The
-// given values are the defaults of their parameters. The same values produce the same bytes.
+// CloudFormation returns the template in YAML, with a line for each parameter and resource, as small as possible:
+// conditions have numbers as names, which only the template itself uses, and what [Template.Check] reports is left out.
+// The given values are the defaults of their parameters. The same values produce the same bytes.
 func (t *Template) CloudFormation(given Values) []byte {
 	var b []byte
-	for section, v := range members(t.doc()) {
+	doc := t.doc()
+	shorten(doc)
+	for section, v := range members(doc) {
 		if v.Kind == yaml.ScalarNode {
 			b = append(b, section+": "+text(v)+"\n"...)
 			continue
@@ -146,8 +146,12 @@ func (t *Template) CloudFormation(given Values) []byte {
 		b = append(b, section+":\n"...)
 		for name, one := range members(v) {
 			value, ok := given[name]
-			if ok && section == "Parameters" {
-				one = withDefault(one, value)
+			if section == "Parameters" {
+				one = with(one, "ConstraintDescription", nil)
+				if ok {
+					quoted := &yaml.Node{Kind: yaml.ScalarNode, Value: value, Style: yaml.DoubleQuotedStyle}
+					one = with(one, "Default", quoted)
+				}
 			}
 			line := flow(nil, one)
 			if section == "Parameters" { // the backquotes are for a flag's help
@@ -159,18 +163,51 @@ func (t *Template) CloudFormation(given Values) []byte {
 	return b
 }
 
-// withDefault returns a parameter with another default.
-func withDefault(p *yaml.Node, value string) *yaml.Node {
-	v := &yaml.Node{Kind: yaml.ScalarNode, Value: value, Style: yaml.DoubleQuotedStyle}
-	out := *p
-	out.Content = slices.Clone(p.Content)
-	for i := 0; i < len(out.Content); i += 2 {
-		if out.Content[i].Value == "Default" {
-			out.Content[i+1] = v
-			return &out
+// shorten replaces the names of conditions by numbers.
+func shorten(doc *yaml.Node) {
+	names := make(map[string]string)
+	for section, v := range members(doc) {
+		if section == "Conditions" {
+			for i := 0; i+1 < len(v.Content); i += 2 {
+				short := "C" + strconv.Itoa(i/2) // a letter alone may be read as a boolean
+				names[v.Content[i].Value], v.Content[i].Value = short, short
+			}
 		}
 	}
-	out.Content = append(out.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: "Default"}, v)
+	var walk func(*yaml.Node)
+	walk = func(n *yaml.Node) {
+		if function(n) == "If" {
+			n.Content[0].Value = names[n.Content[0].Value]
+		}
+		for i, one := range n.Content {
+			scalar := n.Kind == yaml.MappingNode && i%2 == 1 && one.Kind == yaml.ScalarNode
+			if scalar && n.Content[i-1].Value == "Condition" {
+				one.Value = names[one.Value]
+			}
+			walk(one)
+		}
+	}
+	walk(doc)
+}
+
+// with returns a mapping with another value of a key, or with nil without it.
+func with(n *yaml.Node, key string, value *yaml.Node) *yaml.Node {
+	out := *n
+	out.Content = nil
+	set := func(k *yaml.Node) {
+		if value != nil {
+			out.Content = append(out.Content, k, value)
+		}
+		value = nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if k := n.Content[i]; k.Value == key {
+			set(k)
+		} else {
+			out.Content = append(out.Content, k, n.Content[i+1])
+		}
+	}
+	set(&yaml.Node{Kind: yaml.ScalarNode, Value: key})
 	return &out
 }
 

@@ -154,18 +154,30 @@ func TestRender(t *testing.T) {
 	for _, kind := range kinds {
 		tmpl := load(t, kind)
 		text := tmpl.CloudFormation(nil)
-		if len(text) > stack.MaxInline {
-			t.Errorf("%s: %d bytes, CloudFormation takes %d", kind, len(text), stack.MaxInline)
+		if most := 51_200; len(text) > most {
+			t.Errorf("%s: %d bytes, CloudFormation takes %d", kind, len(text), most)
 		}
 		got, err := stack.Parse(text)
 		must(t, err)
 		want := tmpl.Plain()
-		for _, p := range want["Parameters"].(map[string]any) {
+		for name, p := range want["Parameters"].(map[string]any) {
 			m := p.(map[string]any)
 			m["Description"] = strings.ReplaceAll(m["Description"].(string), "`", "")
+			delete(m, "ConstraintDescription")
+			if diff := cmp.Diff(m, got["Parameters"].(map[string]any)[name]); diff != "" {
+				t.Errorf("%s: %s: the template -, printed +:\n%s", kind, name, diff)
+			}
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: the template -, printed +:\n%s", kind, diff)
+		for _, more := range []stack.Values{nil, {"KmsKey": "key", "Billing": "provisioned", "NoAggregator": "true", "Topic": "arn:aws:sns:eu-central-1:" + account + ":t"}} {
+			values := examples()[kind]
+			maps.Copy(values, more)
+			whole, err := cloudtest.Resolve(want, values)
+			must(t, err)
+			printed, err := cloudtest.Resolve(got, values)
+			must(t, err)
+			if diff := cmp.Diff(whole, printed); diff != "" {
+				t.Errorf("%s, %v: the template -, printed +:\n%s", kind, more, diff)
+			}
 		}
 		if !bytes.Equal(text, tmpl.CloudFormation(nil)) {
 			t.Errorf("%s: twice the same makes different bytes", kind)
@@ -338,5 +350,65 @@ func TestTerraform(t *testing.T) {
 	}
 	if unescaped := strings.NewReplacer("$${", "${", "%%{", "%{").Replace(s.Template); unescaped != string(tmpl.CloudFormation(nil)) {
 		t.Error("the template is not the one that CloudFormation gets")
+	}
+}
+
+// TestKeyEncryptsLogs: the key that is given encrypts every log group.
+func TestKeyEncryptsLogs(t *testing.T) {
+	t.Parallel()
+	const key = "arn:aws:kms:eu-central-1:" + account + ":key/0123abcd"
+	for given, want := range map[string]any{"": nil, key: key} {
+		logs := 0
+		for id, r := range resolved(t, stack.Weir, stack.Values{"ConfigFlow": "true", "KmsKey": given}).Resources {
+			if r["Type"] != "AWS::Logs::LogGroup" {
+				continue
+			}
+			if logs++; r["Properties"].(map[string]any)["KmsKeyId"] != want {
+				t.Errorf("key %q: %s is encrypted by %v", given, id, r["Properties"].(map[string]any)["KmsKeyId"])
+			}
+		}
+		if logs != 3 {
+			t.Errorf("%d log groups, want 3", logs)
+		}
+	}
+}
+
+// TestArchiveLock: the archive is locked for as long as is given, and by default not at all.
+func TestArchiveLock(t *testing.T) {
+	t.Parallel()
+	lock := func(days string) any {
+		p := resolved(t, stack.Weir, stack.Values{"ArchiveLockDays": days}).Resources["ArchiveBucket"]["Properties"].(map[string]any)
+		return [2]any{p["ObjectLockEnabled"], p["ObjectLockConfiguration"]}
+	}
+	want := [2]any{"true", map[string]any{
+		"ObjectLockEnabled": "Enabled",
+		"Rule":              map[string]any{"DefaultRetention": map[string]any{"Mode": "COMPLIANCE", "Days": "400"}},
+	}}
+	if diff := cmp.Diff(any(want), lock("400")); diff != "" {
+		t.Error(diff)
+	}
+	if got := lock("0"); got != [2]any{} {
+		t.Errorf("unasked, the archive has the lock %v", got)
+	}
+}
+
+// TestCellAuth: a cell's Valkey requires TLS and a password of its own, which is in no output.
+func TestCellAuth(t *testing.T) {
+	t.Parallel()
+	for no, want := range map[string]any{"false": "{{resolve:secretsmanager:ref:ValkeyAuth}}", "true": nil} {
+		r := resolved(t, stack.Cell, stack.Values{"NoAuth": no})
+		p := r.Resources["Valkey"]["Properties"].(map[string]any)
+		if p["AuthToken"] != want || p["TransitEncryptionEnabled"] != "true" || p["TransitEncryptionMode"] != "required" {
+			t.Errorf("--no-auth=%s: %v", no, p)
+		}
+		secret := r.Resources["ValkeyAuth"]
+		if (secret != nil) != (want != nil) || (r.Outputs["PasswordArn"] != nil) != (want != nil) {
+			t.Errorf("--no-auth=%s: secret %v, outputs %v", no, secret, r.Outputs)
+		}
+		for name, o := range r.Outputs {
+			if strings.Contains(fmt.Sprint(o["Value"]), "resolve:") {
+				t.Errorf("output %s has the password", name)
+			}
+		}
 	}
 }

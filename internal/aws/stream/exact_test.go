@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/aws/stream"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/raced"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
@@ -96,7 +97,7 @@ func TestExact(t *testing.T) {
 	debits, buckets := 50_000, 1000
 	if os.Getenv("WEIR_MILLION") != "" {
 		debits = 1_000_000
-	} else if testing.Short() || raceOn {
+	} else if testing.Short() || raced.On {
 		debits = 10_000
 	}
 	s := newSynthetic(1, buckets, evening)

@@ -36,7 +36,8 @@ type Streams interface {
 
 // Reader reads the stream of a table and books it, together with the readers of other processes. Each shard is read
 // by one of them at a time, which holds a lease in the table, and only after its parent shard was read to the end. If
-// a reader dies, others take over its shards within LeaseFor, from the last record it counted.
+// a reader dies, others take over its shards within LeaseFor, from the last record it counted. While there is nothing
+// to count, a reader that has no others beside it makes one read per Poll and shard, and no writes.
 type Reader struct {
 	// Config defines what is booked, and how.
 	Config
@@ -55,6 +56,7 @@ type Reader struct {
 	book  *booker
 	mu    sync.Mutex
 	mine  map[string]context.CancelFunc // shards being read
+	alone bool                          // no other reader has a shard
 	wg    sync.WaitGroup
 }
 
@@ -114,17 +116,26 @@ func (r *Reader) share(ctx context.Context) error {
 	now := time.Now().Add(r.Store.Skew())
 	held := map[string]int{r.owner: 0} // by owner
 	var free, open []string
+	alone := true
 	for id, parent := range shards {
 		if _, there := shards[parent]; there && !leases[parent].Done || leases[id].Done {
 			continue
 		}
 		open = append(open, id)
-		if l := leases[id]; l.Owner != "" && l.Until.After(now) {
+		l := leases[id]
+		other := l.Owner != "" && l.Owner != r.owner
+		if alone = alone && !other; other && l.Until.After(now) {
+			r.stop(id) // taken while it was not renewed
+		}
+		if l.Owner != "" && l.Until.After(now) {
 			held[l.Owner]++
 		} else {
 			free = append(free, id)
 		}
 	}
+	r.mu.Lock()
+	r.alone = alone
+	r.mu.Unlock()
 	fair := int(math.Ceil(float64(len(open)) / float64(len(held))))
 	for _, id := range free {
 		if held[r.owner] >= fair {
@@ -160,6 +171,15 @@ func (r *Reader) shards(ctx context.Context) (map[string]string, error) {
 		if in.ExclusiveStartShardId = out.StreamDescription.LastEvaluatedShardId; in.ExclusiveStartShardId == nil {
 			return parents, nil
 		}
+	}
+}
+
+// stop stops reading a shard, if this reader does.
+func (r *Reader) stop(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if stop := r.mine[id]; stop != nil {
+		stop()
 	}
 }
 
@@ -200,7 +220,16 @@ type shardReader struct {
 
 	lease    dynamodb.StreamLease
 	kept     time.Time
+	moved    bool // records were read since then, besides those of leases
 	iterator *string
+}
+
+// renew reports whether to write the lease although nothing was counted: to keep the shard from other readers, or what
+// was read from being read again. The lease itself is a record of the stream, which is no reason to write it.
+func (s *shardReader) renew() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return (s.moved || !s.alone) && time.Since(s.kept) > s.LeaseFor/3
 }
 
 // errLost reports that another reader has taken the shard.
@@ -210,26 +239,24 @@ var errLost = errors.New("another reader has taken the shard")
 func (s *shardReader) read(ctx context.Context) error {
 	defer s.leave(ctx)
 	for {
-		records, last, ended, err := s.gather(ctx)
-		if err == nil && len(records) > 0 {
-			err = s.bookAll(ctx, records)
+		b, err := s.gather(ctx)
+		if err == nil && len(b.records) > 0 {
+			err = s.bookAll(ctx, b.records)
 		}
 		if err != nil {
 			return err
 		}
-		if last != "" {
-			s.lease.After = last
-		}
-		s.lease.Done = ended
-		if last != "" || ended || time.Since(s.kept) > s.LeaseFor/3 {
+		s.lease.After, s.lease.Done = cmp.Or(b.last, s.lease.After), b.ended
+		s.moved = s.moved || b.moved
+		if len(b.records) > 0 || b.ended || s.renew() {
 			if err := s.keep(ctx); err != nil {
 				return err
 			}
 		}
 		switch {
-		case ended:
+		case b.ended:
 			return nil
-		case last == "" && !wait(ctx, s.Poll):
+		case b.seen < s.Batch && !wait(ctx, s.Poll):
 			return ctx.Err()
 		}
 	}
@@ -241,7 +268,7 @@ func (s *shardReader) keep(ctx context.Context) error {
 	if err == nil && !ok {
 		err = errLost
 	}
-	s.kept = time.Now()
+	s.kept, s.moved = time.Now(), false
 	return err
 }
 
@@ -255,12 +282,19 @@ func (s *shardReader) leave(ctx context.Context) {
 	_, _, _ = s.Store.KeepStream(ctx, s.lease, -time.Second) // if this fails, the lease expires
 }
 
-// gather reads the available records, at most one batch. last is the sequence number of the last record.
-func (s *shardReader) gather(ctx context.Context) (
-	records []dynamodb.StreamRecord, last string, ended bool, err error,
-) {
-	for seen := 0; seen < s.Batch; {
-		out, err := s.next(ctx, cmp.Or(last, s.lease.After))
+// batch is what was read at once.
+type batch struct {
+	records []dynamodb.StreamRecord // those that count
+	seen    int                     // all of them
+	last    string                  // the sequence number of the last one
+	moved   bool                    // others than those of leases
+	ended   bool                    // so has the shard
+}
+
+// gather reads the available records, at most one batch.
+func (s *shardReader) gather(ctx context.Context) (b batch, err error) {
+	for b.seen < s.Batch {
+		out, err := s.next(ctx, cmp.Or(b.last, s.lease.After))
 		var expired *streamtypes.ExpiredIteratorException
 		var trimmed *streamtypes.TrimmedDataAccessException
 		switch {
@@ -273,29 +307,28 @@ func (s *shardReader) gather(ctx context.Context) (
 				ctx, slog.LevelWarn, "records were lost: a stream keeps records for only a day",
 				slog.String("shard", s.lease.Shard),
 			)
-			s.lease.After, last, s.iterator = "", "", nil
+			s.lease.After, b.last, s.iterator = "", "", nil
 			continue
 		case err != nil:
 			s.iterator = nil
-			return nil, "", false, err
+			return batch{}, err
 		}
 		for i := range out.Records {
 			c := out.Records[i].Dynamodb
-			last = aws.ToString(c.SequenceNumber)
+			b.last = aws.ToString(c.SequenceNumber)
+			b.moved = b.moved || !dynamodb.IsStreamLease(streamed(c.Keys["PK"]))
 			r := record(c.Keys, c.OldImage, c.NewImage, aws.ToTime(c.ApproximateCreationDateTime), streamed)
 			if r.Keys != nil {
-				records = append(records, r)
+				b.records = append(b.records, r)
 			}
 		}
-		seen += len(out.Records)
-		if s.iterator = out.NextShardIterator; s.iterator == nil {
-			return records, last, true, nil
-		}
-		if len(out.Records) == 0 {
+		b.seen += len(out.Records)
+		s.iterator = out.NextShardIterator
+		if b.ended = s.iterator == nil; b.ended || len(out.Records) == 0 {
 			break
 		}
 	}
-	return records, last, false, nil
+	return b, nil
 }
 
 // next reads the records after a sequence number, or from the start of the shard if it is "".

@@ -2,29 +2,29 @@ package plan
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
+	"github.com/weirlimits/weir/internal/batch/expr"
+	"github.com/weirlimits/weir/internal/batch/hold"
+	"github.com/weirlimits/weir/internal/batch/limitname"
 	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/clock/slots"
 	"github.com/weirlimits/weir/store"
 )
 
-// Attributes of a bucket's shard. Each limit has its own attributes as well, named by a prefix below and [LimitName].
+// Attributes of a bucket's shard. Each limit has its own attributes as well, named by a prefix below and by package
+// limitname.
 const (
-	attrKey   = "PK"  // which every item has
-	attrTTL   = "ttl" // when DynamoDB may delete the item, in Unix seconds
-	attrIndex = "GP"  // the keys of the index that lists buckets, on shard 0
+	attrIndex = "GP" // the keys of the index that lists buckets, on shard 0
 	attrSort  = "GS"
 
-	attrID        = "id" // identifies this birth of the item
+	attrID        = expr.ID
 	attrAt        = "at" // time of the last write, in nanoseconds since clock.Epoch
 	attrEpoch     = "e"  // config epoch of the limits in force
 	attrSet       = "s"  // identifies the limits in force: View.Set
-	attrWrites    = "wc" // number of writes so far
 	attrOverrides = "oc" // number of overriding limits in the item
 	attrTakes     = "tc" // takes admitted; only grows while id stays the same
 	attrUndone    = "uc" // takes undone because another bucket refused them; only grows, too
@@ -38,6 +38,12 @@ const (
 // AttrShards is the number of shards that the bucket is split into; negative while it is being split further; absent:
 // 1.
 const AttrShards = "sc"
+
+// AttrWrites is the number of writes so far.
+const AttrWrites = "wc"
+
+// AttrTTL is when DynamoDB may delete the item, in Unix seconds.
+const AttrTTL = "ttl"
 
 // MaxShards is the maximum number of shards of a bucket.
 const MaxShards = 64
@@ -55,16 +61,18 @@ type Item struct {
 	Overrides int
 	Takes     int64 // admitted, including those undone
 	Undone    int64
-	TTL       int64 // seconds; 0: none
+	TTL       int64  // seconds; 0: none
+	Held      uint64 // identifies this birth of what is held of limits of slots; 0: nothing ever was
 	Limits    []Limit
 }
 
 // Limit is one limit of an item.
 type Limit struct {
 	Name                     string // as in the names of attributes
-	Has                      bool   // has a level; otherwise it is full
+	Has                      bool   // has a level; otherwise it is at [Place.Fresh]
 	Level, Debited, Returned int64
 	Params                   clock.Params
+	Slots                    slots.Held // of a limit of slots, which has no level
 }
 
 // Missing is an item that does not exist.
@@ -80,12 +88,25 @@ func (it *Item) Find(name string) *Limit {
 	return nil
 }
 
-// Level returns a limit's level, and whether it has one. A limit without a level is full.
-func (it *Item) Level(name string) (int64, bool) {
-	if l := it.Find(name); l != nil && l.Has {
-		return l.Level, true
+// Level returns a limit's level at a time, and whether it has one. A limit without a level is at [Place.Fresh].
+func (it *Item) Level(name string, now int64) (int64, bool) {
+	if l := it.Find(name); l != nil {
+		return l.at(now)
 	}
 	return 0, false
+}
+
+// at is the limit's level at a time, and whether it has one.
+func (l *Limit) at(now int64) (level int64, has bool) {
+	if l.Params.Kind() == clock.Slots {
+		return l.Slots.At(now, hold.Skew).Total(), l.Slots.End != 0
+	}
+	return l.Level, l.Has
+}
+
+// holding reports whether slots may be held.
+func (it *Item) holding(now int64) bool {
+	return it.Held != 0 && slices.ContainsFunc(it.Limits, func(l Limit) bool { return hold.Alive(l.Slots, now) })
 }
 
 // shardsAttr returns the number of shards as it is stored.
@@ -95,22 +116,6 @@ func (it *Item) shardsAttr() int64 {
 	}
 	return int64(it.Shards)
 }
-
-// Value is an attribute's value.
-type Value struct {
-	Type Type
-	Text string // a number in decimal
-}
-
-// Type is the type of an attribute.
-type Type byte
-
-// The types of attributes. No attribute of an item is of another type than a number or a text.
-const (
-	Other Type = iota
-	Number
-	Text
-)
 
 // NewItem returns an item to which about n attributes will be put.
 func NewItem(n int) *Item { return &Item{Shards: 1, Limits: make([]Limit, 0, max(0, (n-9)/3+1))} }
@@ -123,13 +128,13 @@ func (it *Item) Check() error {
 	}
 	for i := range it.Limits {
 		l := &it.Limits[i]
-		if _, params, override := ParseLimitName(l.Name); override {
+		if _, params, override := limitname.Parse(l.Name); override {
 			var ok bool
-			if l.Params, ok = parseParams(params); !ok {
+			if l.Params, ok = limitname.ParseParams(params); !ok {
 				return fmt.Errorf("attribute %q: %q are not the parameters of a limit", prefixLevel+l.Name, params)
 			}
 		}
-		if l.Params.Period == 0 {
+		if l.Params == (clock.Params{}) {
 			return fmt.Errorf("attribute %q: is missing", prefixParams+l.Name)
 		}
 	}
@@ -137,36 +142,64 @@ func (it *Item) Check() error {
 	return nil
 }
 
+// stamp counts the write, and notes its time.
+func stamp(u *expr.Update, now int64) {
+	u.Op(expr.Set, attrAt, now)
+	u.Op(expr.Add, AttrWrites, 1)
+}
+
+// List gives an item that has none of them the keys of the index that lists buckets.
+func List(u *expr.Update, index, sort string) {
+	u.OpText(expr.SetOnce, attrIndex, index)
+	u.OpText(expr.SetOnce, attrSort, sort)
+}
+
+// Parse decodes the attributes of a bucket's shard.
+func Parse(a expr.Attributes) (*Item, error) {
+	if len(a) == 0 {
+		return Missing, nil
+	}
+	it := NewItem(len(a))
+	for name, v := range a {
+		if err := it.Put(name, v); err != nil {
+			return nil, err
+		}
+	}
+	return it, it.Check()
+}
+
 // Put decodes an attribute. Attributes that are not weir's are left out.
-func (it *Item) Put(name string, v Value) (err error) {
+func (it *Item) Put(name string, v expr.Value) (err error) {
 	switch name {
 	case attrID:
 		it.Exists = true
-		it.ID, err = v.unsigned()
+		it.ID, err = v.AsUint()
 	case attrAt:
-		it.At, err = v.number()
+		it.At, err = v.AsInt()
 	case attrEpoch:
-		it.Epoch, err = v.unsigned()
+		it.Epoch, err = v.AsUint()
 	case attrSet:
-		it.Set, err = v.text()
+		it.Set, err = v.AsText()
 	case AttrShards:
 		var n int64
-		n, err = v.number()
+		n, err = v.AsInt()
 		it.Shards, it.Frozen = int(max(n, -n)), n < 0
-	case attrWrites:
-		it.Writes, err = v.number()
+	case AttrWrites:
+		it.Writes, err = v.AsInt()
 	case attrOverrides:
 		var n uint64
-		if n, err = v.unsigned(); n > math.MaxInt32 {
-			err = errNotNumber
+		if n, err = v.AsUint(); n > math.MaxInt32 {
+			err = expr.ErrNotNumber
 		}
 		it.Overrides = int(n)
 	case attrTakes:
-		it.Takes, err = v.number()
+		it.Takes, err = v.AsInt()
 	case attrUndone:
-		it.Undone, err = v.number()
-	case attrTTL:
-		it.TTL, err = v.number()
+		it.Undone, err = v.AsInt()
+	case AttrTTL:
+		it.TTL, err = v.AsInt()
+	case hold.Birth:
+		it.Held, err = v.AsUint()
 	default:
 		if len(name) >= 3 && name[1] == '_' {
 			err = it.putLimit(name[:2], name[2:], v)
@@ -178,23 +211,27 @@ func (it *Item) Put(name string, v Value) (err error) {
 	return nil
 }
 
-func (it *Item) putLimit(prefix, name string, v Value) (err error) {
+func (it *Item) putLimit(prefix, name string, v expr.Value) (err error) {
 	switch prefix {
 	case prefixLevel:
 		l := it.limit(name)
 		l.Has = true
-		l.Level, err = v.number()
+		l.Level, err = v.AsInt()
 	case prefixDebited:
-		it.limit(name).Debited, err = v.number()
+		it.limit(name).Debited, err = v.AsInt()
 	case prefixReturned:
-		it.limit(name).Returned, err = v.number()
+		it.limit(name).Returned, err = v.AsInt()
 	case prefixParams:
 		var s string
-		if s, err = v.text(); err == nil {
+		if s, err = v.AsText(); err == nil {
 			var ok bool
-			if it.limit(name).Params, ok = parseParams(s); !ok {
+			if it.limit(name).Params, ok = limitname.ParseParams(s); !ok {
 				err = fmt.Errorf("%q are not the parameters of a limit", s)
 			}
+		}
+	default:
+		if hold.Is(prefix) {
+			err = hold.Put(&it.limit(name).Slots, prefix, v)
 		}
 	}
 	return err
@@ -208,52 +245,23 @@ func (it *Item) limit(name string) *Limit {
 	return &it.Limits[len(it.Limits)-1]
 }
 
-var (
-	errNotNumber = errors.New("is not a whole number")
-	errNotText   = errors.New("is not a string")
-)
-
-// number reads a whole number, saturating.
-func (v Value) number() (int64, error) {
-	if v.Type != Number {
-		return 0, errNotNumber
-	}
-	i, err := strconv.ParseInt(v.Text, 10, 64)
-	if err == nil || errors.Is(err, strconv.ErrRange) {
-		return i, nil // ParseInt saturates
-	}
-	return 0, errNotNumber
-}
-
-func (v Value) unsigned() (uint64, error) {
-	n, err := v.number()
-	if err != nil || n < 0 {
-		return 0, errNotNumber
-	}
-	return uint64(n), nil
-}
-
-func (v Value) text() (string, error) {
-	if v.Type != Text {
-		return "", errNotText
-	}
-	return v.Text, nil
-}
-
 // limitOf returns the limit as a store.Limit.
 func (l *Limit) limitOf() *store.Limit {
-	name, _, override := ParseLimitName(l.Name)
+	name, _, override := limitname.Parse(l.Name)
 	return &store.Limit{
 		Name: name, Amount: l.Params.Amount, Period: time.Duration(l.Params.Period), Burst: l.Params.Burst,
-		Override: override,
+		Window: l.Params.Window, Heal: time.Duration(l.Params.Heal), Override: override,
 	}
 }
 
-// Combine returns the state of a bucket, given the items of its shards. What is outstanding adds up.
+// sealing reports whether a limit is that of a sealed bucket.
+func sealing(l Limit) bool { return store.IsSeal(l.limitOf()) }
+
+// Combine returns the state of a bucket, given the items of its shards. What is outstanding adds up. The bucket is
+// sealed only if all its items are.
 func Combine(key store.Bucket, items []*Item, now int64) store.State {
 	st := store.State{Bucket: key}
-	// 0, except right after the bucket was forgotten
-	first := slices.IndexFunc(items, func(it *Item) bool { return it.Exists })
+	first := slices.IndexFunc(items, func(it *Item) bool { return it.Exists }) // 0, unless just forgotten
 	if first < 0 {
 		return st
 	}
@@ -261,31 +269,37 @@ func Combine(key store.Bucket, items []*Item, now int64) store.State {
 	if n := items[0].Shards; n > 1 {
 		st.Items = n
 	}
-	at := items[first].At
+	at, open := items[first].At, false
 	for k, it := range items {
 		if n := items[0].Shards; k >= n && items[k-n].Shards <= n {
 			continue // the new half of a shard that still counts as a whole
 		}
 		at = max(at, it.At)
 		st.Takes += it.Takes - it.Undone
+		open = open || it.Exists && !slices.ContainsFunc(it.Limits, sealing)
 		pl := Place{k, it.Shards}
 		for i := range it.Limits {
 			l := &it.Limits[i]
-			to := slices.IndexFunc(st.Limits, func(s store.LimitState) bool { return LimitName(s.Limit) == l.Name })
+			to := slices.IndexFunc(st.Limits, func(s store.LimitState) bool { return limitname.Of(s.Limit) == l.Name })
 			if to < 0 {
 				to = len(st.Limits)
-				st.Limits = append(st.Limits, store.LimitState{Limit: l.limitOf(), Level: l.Params.Clock(now)})
+				st.Limits = append(st.Limits, store.LimitState{Limit: l.limitOf(), Level: l.Params.Fresh(now)})
 			}
 			s := &st.Limits[to]
 			s.Debited += l.Debited
 			s.Returned += l.Returned
-			switch {
-			case len(items) == 1 && it.Shards == 1 && l.Has:
-				s.Level = l.Level
-			case l.Has:
-				s.Level = clock.Spend(s.Level, math.MinInt64, clock.Outstanding(l.Level, pl.Clock(l.Params, now)))
+			switch level, has := l.at(now); {
+			case l.Slots.End != 0: // on shard 0 alone
+				s.SetHeld(l.Slots, now, hold.Skew)
+			case len(items) == 1 && it.Shards == 1 && has:
+				s.Level = level
+			case has:
+				s.Level = clock.Add(s.Level, pl.Spent(l.Params, level, now))
 			}
 		}
+	}
+	if open {
+		st.Limits = slices.DeleteFunc(st.Limits, func(l store.LimitState) bool { return store.IsSeal(l.Limit) })
 	}
 	st.At = clock.Time(at)
 	return st

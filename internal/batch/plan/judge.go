@@ -15,8 +15,11 @@ const (
 	Allowed  Verdict = iota // its write was applied, or it needs none
 	Refused                 // a limit has too little left
 	Stale                   // the item follows later limits
+	Ended                   // the take's limits do not hold at the item's time
 	TooMany                 // the item has no place for another override
+	TooMuch                 // too many limits that are no longer in force still owe
 	Overflow                // a level would pass clock.MaxLevel
+	Held                    // a balance that is not 0 would become another kind of limit
 	Moved                   // it must be placed anew: the item is outdated or, if none is given, throttled
 	Again                   // it waits for another write
 	Failed                  // its write had no answer, and must not be repeated
@@ -37,7 +40,7 @@ type Answer struct {
 
 // Level returns a limit's level as it was when the job, and none after it, was decided.
 func (a *Answer) Level(name string) (int64, bool) {
-	level, ok := a.Item.Level(name)
+	level, ok := a.Item.Level(name, a.At)
 	if ok && a.Later != nil {
 		if i := slices.Index(a.Job.View.Names, name); i >= 0 {
 			level -= a.Later[i]
@@ -48,7 +51,9 @@ func (a *Answer) Level(name string) (int64, bool) {
 
 // Undo returns a job that undoes what was written for the job.
 func (a *Answer) Undo() *Job {
-	return &Job{Kind: Undo, View: a.Job.View, Amounts: a.Amounts, Counts: a.Job.Counts, Proof: a.Prove()}
+	return &Job{
+		Kind: Undo, View: a.Job.View, Amounts: a.Amounts, Counts: a.Job.Counts, Proof: a.Prove(), Terms: a.holds(),
+	}
 }
 
 // Proof shows how much of a debit may be undone, so that the item is left as if the debit had never been made.
@@ -85,10 +90,11 @@ func (p *Proof) Above(last *Item, on Place, v *View, i int, now int64) int64 {
 	return clock.Outstanding(p.Tops[i]-(is.Returned-was.Returned), on.Clock(is.Params, now))
 }
 
-// stands is Above, or 0 if something else than debits and returns has moved the level since.
+// stands is Above, or 0 if something else than debits and returns has moved the level since; of a balance, which does
+// not melt, that may be.
 func (p *Proof) stands(last *Item, on Place, v *View, i int, now int64) int64 {
 	was, is := p.limits(last, on, v.Names[i])
-	if is == nil || was.offset() != is.offset() {
+	if is == nil || is.Params != clock.Balance && was.offset() != is.offset() {
 		return 0
 	}
 	return p.Above(last, on, v, i, now)
@@ -123,7 +129,8 @@ type Got struct {
 }
 
 // Judge takes over what an answer shows, and decides the jobs of the write. Debits may be repeated: at worst, tokens
-// are spent twice and nobody has them. Returns are not, once they may have been applied.
+// are spent twice and nobody has them. Returns are not, once they may have been applied; nor are takes of slots, of
+// which there are few.
 func Judge(s State, w *Write, got Got) (State, []Answer) {
 	answers := make([]Answer, len(w.Entries))
 	for i := range w.Entries {
@@ -135,7 +142,7 @@ func Judge(s State, w *Write, got Got) (State, []Answer) {
 		case got.Item != nil:
 		case got.Hot && e.Job.MayMove:
 			a.Verdict = Moved
-		case !got.Repeat, got.Unknown && (e.Job.Kind == Undo || e.Job.returns()):
+		case !got.Repeat, got.Unknown && (e.Job.Kind == Undo || e.Job.returns() || e.takesSlots()):
 			a.Verdict = Failed
 		}
 		answers[i] = a
@@ -154,25 +161,33 @@ func Judge(s State, w *Write, got Got) (State, []Answer) {
 	return s, answers
 }
 
+// mostAhead is how far the time of a write by another process may be ahead of ours to be followed: the item is then
+// judged at no earlier time. So a process whose clock is ahead begins a window for all.
+const mostAhead = int64(5 * time.Second)
+
 // aloneAfter is the number of our writes, with none by others in between, after which an item counts as ours alone.
 const aloneAfter = 32
 
 // learn remembers what an answer showed.
 func (s *State) learn(w *Write, got Got) {
 	it := got.Item
-	s.Misses++
-	if got.Applied {
+	if e := w.Entries; got.Applied {
 		s.Misses = 0
+	} else if w.Upkeep != nil || len(e) != 1 || e[0].Job.Kind != Take || fits(w.last(), w.On, e[0].Job, w.Now, nil) {
+		s.Misses++ // not a take that only probes whether it is still refused
 	}
 	if it.Exists {
 		s.Others.learn(it, got.Applied)
 	}
 	s.Last, s.Shown, s.Wrote, s.Landed = it, w.Number, w.Now, got.Applied
+	if clock.Sub(it.At, w.Now) <= mostAhead {
+		s.Latest = max(s.Latest, it.At)
+	}
 	switch {
-	case !got.Applied:
-		s.Denied = w.Planned
+	case !got.Applied && w.Number > s.Refused.Credited:
+		s.Refused.At = w.Planned
 	case w.Upkeep != nil || w.Entries[0].Job.Kind != Take:
-		s.Denied = time.Time{} // a return or another change of ours
+		s.Refused.At = time.Time{} // a return or another change of ours
 	}
 }
 

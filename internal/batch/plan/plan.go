@@ -30,7 +30,13 @@ type planner struct {
 // answered in Write.Answers.
 func Plan(s State, jobs []*Job, at time.Time) (State, *Write, []*Job) {
 	p := &planner{s: s, at: at}
-	p.w = Write{Now: p.s.Tick(at), Planned: at, On: s.On, Rules: s.Rules}
+	p.w = Write{Now: p.s.Tick(at), Planned: at, On: s.On, Lives: Lives{Root: s.Roots.TTL}}
+	if s.Rules != nil {
+		p.w.Lives.Retention = s.Rules.Retention
+	}
+	if s.Last != nil {
+		p.w.Lives.Seen, p.w.Lives.TTL = true, s.Last.TTL
+	}
 	p.w.Entries, p.w.Totals = p.entries[:0], p.totals[:0]
 	if s.Last != nil && s.Last.Exists {
 		p.w.Last = s.Last
@@ -40,8 +46,7 @@ func Plan(s State, jobs []*Job, at time.Time) (State, *Write, []*Job) {
 	case p.s.Outdated():
 		p.dismiss(jobs)
 	default:
-		later = p.join(p.forget(p.cool(jobs)))
-		p.finish()
+		later = p.finish(p.join(p.forget(p.cool(jobs))))
 	}
 	return p.s, &p.w, later
 }
@@ -106,7 +111,7 @@ func (p *planner) join(jobs []*Job) (later []*Job) {
 	for i, j := range jobs {
 		v := waits
 		switch {
-		case p.alone:
+		case p.alone || p.overfull(j):
 		case j.Ahead > 0:
 			v = p.ahead(j)
 		case j.Kind == Undo:
@@ -132,11 +137,17 @@ func (p *planner) join(jobs []*Job) (later []*Job) {
 	return later
 }
 
-// finish completes a write that carries something.
-func (p *planner) finish() {
+// finish completes a write that carries something. If shard 0 must live longer first, it moves the jobs.
+func (p *planner) finish(later []*Job) []*Job {
 	w := &p.w
 	if len(w.Entries) == 0 {
-		return
+		return later
+	}
+	if _, upkeep := w.Upkeep.(*rebase); upkeep || w.Upkeep == nil {
+		if need := w.rootNeeds(); need > 0 {
+			p.s.Roots.Need = need
+			return p.move(later)
+		}
 	}
 	if w.Upkeep == nil {
 		if w.Last != nil && w.Last.ID == p.s.Owed.ID && !(w.Entries[0].Job.Kind == Settle && w.onlyGives()) {
@@ -150,6 +161,7 @@ func (p *planner) finish() {
 	}
 	p.s.Sent++
 	w.Number = p.s.Sent
+	return later
 }
 
 func (p *planner) answer(a Answer) verdict {
@@ -171,13 +183,24 @@ func (p *planner) sure(j *Job) bool {
 // the item does not have is left out, because they are full.
 func (p *planner) settle(j *Job) verdict {
 	w := &p.w
+	if j.forgives() {
+		return p.forgive(j)
+	}
 	amounts := p.returnable(j)
-	if j.returns() && !slices.ContainsFunc(amounts, nonzero) {
-		return p.answer(Answer{Job: j, At: w.Now, Item: w.last(), On: w.On})
+	var out []bool
+	changes := false
+	if j.View.Slots {
+		var sure bool
+		if amounts, out, changes, sure = settleSlots(p, j, amounts); !sure {
+			return lookFirst(p)
+		}
+	}
+	if (j.returns() || j.View.Slots) && !changes && !slices.ContainsFunc(amounts, nonzero) {
+		return p.answer(Answer{Job: j, At: w.Now, Item: w.last(), On: w.On, Out: out})
 	}
 	below := false
 	for i, a := range amounts {
-		if a < 0 {
+		if a < 0 && j.View.Params[i].Kind() != clock.Slots {
 			total := w.total(j.View.Names[i])
 			below = below || total == nil || !total.Has || total.Sum-total.Back < -a
 		}
@@ -185,39 +208,30 @@ func (p *planner) settle(j *Job) verdict {
 	if below && p.takes || w.clashes(j) {
 		return waits
 	}
+	exact := false
 	if j.debits() {
-		if v := p.force(j); v != joins {
+		if amounts, exact = p.owable(j, amounts); exact && len(w.Entries) > 0 {
+			return waits
+		}
+		if v := p.force(j, amounts); v != joins {
 			return v
 		}
 	}
 	p.below = p.below || below
-	p.carry(Entry{Job: j, Amounts: amounts})
+	p.carry(Entry{Job: j, Amounts: amounts, Out: out, Exact: exact})
+	p.alone = p.alone || exact
 	return joins
 }
 
-// returnable returns a settle's amounts without what it returns to limits that the item is known not to have.
-func (p *planner) returnable(j *Job) []int64 {
-	if !j.returns() || p.s.Last == nil || !p.sure(j) {
-		return j.Amounts
-	}
-	amounts := slices.Clone(j.Amounts)
-	for i, name := range j.View.Names {
-		if l := p.w.last().Find(name); amounts[i] < 0 && (l == nil || !l.Has) {
-			amounts[i] = 0
-		}
-	}
-	return amounts
-}
-
 // force decides whether what a settle debits may be written.
-func (p *planner) force(j *Job) verdict {
+func (p *planner) force(j *Job, amounts []int64) verdict {
 	if p.w.Last == nil {
-		return p.first(j)
+		return p.first(j, amounts)
 	}
 	if v := p.overrides(j); v != joins {
 		return v
 	}
-	if p.w.overflows(j) {
+	if p.w.overflows(j, amounts) {
 		return p.answer(Answer{Job: j, Verdict: Overflow})
 	}
 	return joins
@@ -229,14 +243,15 @@ func (p *planner) take(j *Job) verdict {
 	if p.below || len(w.Entries) > 0 && (j.View.Own && w.Own.Is && j.View.Set != w.Own.Set || w.clashes(j)) {
 		return waits
 	}
-	var v verdict
+	v := p.phase(j)
 	switch {
+	case v != joins:
 	case w.Last != nil && j.View.Own && j.View.Set != w.Last.Set:
 		v = p.follow(j)
 	case w.On.exceeded(j):
 		return p.refuse(j, w.Now, w.last())
 	case w.Last == nil:
-		v = p.first(j)
+		v = p.first(j, j.Amounts)
 	default:
 		if v = p.overrides(j); v == joins {
 			v = p.room(j)
@@ -254,7 +269,7 @@ func (p *planner) take(j *Job) verdict {
 func (p *planner) room(j *Job) verdict {
 	w := &p.w
 	it := w.Last
-	if w.overflows(j) {
+	if w.overflows(j, j.Amounts) {
 		return p.answer(Answer{Job: j, Verdict: Overflow})
 	}
 	if now := p.judgedAt(j); p.s.Shown > j.Since && !p.gives && !fits(it, w.On, j, now, nil) {
@@ -297,18 +312,12 @@ func (p *planner) probe() verdict {
 }
 
 // first decides about a job for an item that was not seen, or was seen not to exist. Such an item counts as full.
-func (p *planner) first(j *Job) verdict {
+func (p *planner) first(j *Job, amounts []int64) verdict {
 	w := &p.w
-	if w.overflows(j) {
+	if w.overflows(j, amounts) {
 		return p.answer(Answer{Job: j, Verdict: Overflow})
 	}
-	overrides := 0
-	for i, l := range j.View.Limits {
-		if l.Override && j.Amounts[i] > 0 && w.total(j.View.Names[i]) == nil {
-			overrides++
-		}
-	}
-	if w.Added+overrides > store.MaxOverrides {
+	if w.Added+w.adds(j) > store.MaxOverrides {
 		if len(w.Entries) > 0 {
 			return waits
 		}
@@ -317,8 +326,8 @@ func (p *planner) first(j *Job) verdict {
 	if j.Kind != Take || fits(Missing, w.On, j, w.Now, w) {
 		return joins
 	}
-	if len(w.Entries) > 0 {
-		return waits
+	if len(w.Entries) > 0 || !p.sure(j) && slices.Contains(j.View.Params, clock.Balance) {
+		return p.probe() // which waits beside other jobs; the balance may have credits
 	}
 	return p.refuse(j, w.Now, Missing) // at the end of the clock nothing fits
 }
@@ -326,7 +335,7 @@ func (p *planner) first(j *Job) verdict {
 // follow decides about a take whose limits differ from those in force on the item.
 func (p *planner) follow(j *Job) verdict {
 	it := p.s.Last
-	if it.Set != "" && (j.Epoch < it.Epoch || j.Epoch == it.Epoch && j.View.Set < it.Set) {
+	if p.s.Stale(j) {
 		if !p.sure(j) {
 			return p.probe()
 		}
@@ -335,19 +344,26 @@ func (p *planner) follow(j *Job) verdict {
 	if len(p.w.Entries) > 0 {
 		return waits
 	}
-	p.w.Upkeep = &rebase{view: j.View, epoch: j.Epoch}
+	former, full := it.former(p.w.On, p.w.Now, j.View)
+	switch {
+	case it.Holds(j.View) != "":
+		return p.answer(Answer{Job: j, Verdict: Held, Item: it})
+	case former <= store.MaxFormer || len(it.Limits) > mostSwept || store.IsSeal(j.View.Limits[0]):
+		p.w.Upkeep = &rebase{view: j.View, epoch: j.Epoch}
+	case former-len(full) <= store.MaxFormer:
+		p.w.Upkeep = &sweep{names: full[:min(len(full), maxTotals)]} // the rest in another write
+	case !p.sure(j):
+		return p.probe()
+	default:
+		return p.answer(Answer{Job: j, Verdict: TooMuch})
+	}
 	return maintain
 }
 
 // overrides ensures that an item never holds too many overrides.
 func (p *planner) overrides(j *Job) verdict {
 	w, it := &p.w, p.w.Last
-	added := 0
-	for i, l := range j.View.Limits {
-		if l.Override && j.Amounts[i] > 0 && it.Find(j.View.Names[i]) == nil && w.total(j.View.Names[i]) == nil {
-			added++
-		}
-	}
+	added := w.adds(j)
 	if added == 0 || it.Overrides+w.Added+added <= store.MaxOverrides {
 		return joins
 	}
@@ -378,7 +394,10 @@ func (p *planner) undo(j *Job) verdict {
 	}
 	back := make([]int64, len(j.Amounts))
 	for i, a := range j.Amounts {
-		if a > 0 && j.Tries < maxUndoTries {
+		if j.View.Params[i].Kind() == clock.Slots {
+			_, more, _, _ := (&Entry{Job: j, Amounts: j.Amounts}).charge(w, i, heldOf(w, j.View.Names[i]))
+			back[i] = -more
+		} else if a > 0 && (j.Tries < maxUndoTries || j.View.Params[i] == clock.Balance) {
 			stands := j.Proof.stands(w.Last, w.On, j.View, i, later)
 			if total := w.total(j.View.Names[i]); total != nil {
 				stands -= total.Back
@@ -397,6 +416,7 @@ func (p *planner) undo(j *Job) verdict {
 	for i, a := range back {
 		if a > 0 {
 			w.totalOf(&e, i).Back += a
+			e.hold(w, i)
 		}
 	}
 	return joins
@@ -456,14 +476,20 @@ func (p *planner) carry(e Entry) {
 	}
 	w.Entries = append(w.Entries, e)
 	for i, a := range e.Amounts {
-		if j.Kind == Settle && a == 0 {
+		if j.Kind == Settle && a == 0 && !(e.Exact && j.Amounts[i] > 0) && j.Hold(i) == nil {
 			continue
 		}
 		total := w.totalOf(&e, i)
+		e.hold(w, i)
+		total.Listed = total.Listed || j.Kind == Take && !total.Limit.Override
+		total.Exact = total.Exact || e.Exact && a != j.Amounts[i] && a >= 0
 		switch {
 		case a < 0:
 			total.Back -= a
 		case !e.leftOut(i):
+			if a > 0 && total.Sum == 0 && !total.Known && total.Limit.Override {
+				w.Added++
+			}
 			total.Sum += a
 			if !j.forced(i) {
 				total.Bound = total.Sum

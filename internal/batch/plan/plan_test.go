@@ -108,7 +108,7 @@ func (b *bench) know(text string) {
 	for fact := range strings.FieldsSeq(facts) {
 		switch fact {
 		case "fresh":
-			b.state.Denied = now.Add(-time.Millisecond)
+			b.state.Refused.At = now.Add(-time.Millisecond)
 		case "missed":
 			b.state.Misses = 3
 		case "alone":
@@ -128,7 +128,7 @@ func (b *bench) ask(text string) {
 	b.Helper()
 	for name := range strings.SplitSeq(text, ", ") {
 		what, amount, _ := strings.Cut(strings.TrimSuffix(name, "^"), " ")
-		j := &plan.Job{View: b.view(b.limit), Epoch: 5, Since: 3, Came: clock.Nanos(now), Counts: true}
+		j := &plan.Job{View: b.view(b.limit), Epoch: 5, Arrival: plan.Arrival{Since: 3, Came: clock.Nanos(now)}, Counts: true}
 		if strings.HasSuffix(name, "^") {
 			j.Since = 2
 		}
@@ -362,7 +362,7 @@ func TestJudge(t *testing.T) {
 			s, w, _ := plan.Plan(b.state, b.jobs, now)
 			s, answers := plan.Judge(s, w, tt.got(it))
 			out := fmt.Sprintf("%s; misses %d", strings.Join(b.answers(answers), ", "), s.Misses)
-			if !s.Denied.IsZero() {
+			if !s.Refused.At.IsZero() {
 				out += ", denied"
 			}
 			if s.Hot {

@@ -4,7 +4,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirlimits/weir/internal/batch/expr"
+	"github.com/weirlimits/weir/internal/batch/hold"
+	"github.com/weirlimits/weir/internal/batch/limitname"
 	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/store"
 )
 
 // Kind is what a job asks for.
@@ -30,13 +34,20 @@ type Job struct {
 	Forced  []bool  // of a take: the amounts that cannot be refused; nil: none
 	Shadow  []bool  // of a take: the amounts that are left out if they do not fit; nil: none
 	Epoch   uint64
-	Since   uint64  // number of writes planned before it came
-	Came    int64   // when it came, by the item's time
-	Counts  bool    // it counts as a take; of an undo: it undoes one that did
-	MayMove bool    // of a take: it goes to another item if this one is throttled
-	Ahead   float64 // above 0: it debits ahead, at most this fraction of what is available, and is never refused
-	Proof   *Proof  // of an undo: of the debit
-	Tries   int     // number of its writes whose condition failed
+	Phase   *store.Phase // of a take: when its limits hold
+	Counts  bool         // it counts as a take; of an undo: it undoes one that did
+	MayMove bool         // of a take: it goes to another item if this one is throttled
+	Ahead   float64      // above 0: it debits ahead, at most this fraction of what is available, and is never refused
+	Proof   *Proof       // of an undo: of the debit
+	Terms   *Terms       // of a settle; nil: none
+	Tries   int          // number of its writes whose condition failed
+	Arrival
+}
+
+// Arrival is when a job came.
+type Arrival struct {
+	Since uint64 // number of writes planned before
+	Came  int64  // by the item's time
 }
 
 // forced reports whether an amount cannot be refused.
@@ -64,12 +75,20 @@ type State struct {
 	Sent   uint64 // number of writes planned so far
 	Latest int64  // the latest time at which it judged: it never judges at an earlier time
 
-	Denied time.Time // when the last write whose condition failed was planned: refusals are repeated for a while
-	Misses int       // number of conditions that failed in a row
-	Failed int       // number of writes in a row that had no answer
-	Hot    bool      // the last write was throttled for its key
-	Others Others
-	Owed   Counts
+	Refused Refusals
+	Misses  int  // number of conditions in a row that failed although what was last seen promised more
+	Failed  int  // number of writes in a row that had no answer
+	Hot     bool // the last write was throttled for its key
+	Others  Others
+	Owed    Counts
+	Roots   Roots
+}
+
+// Refusals are what is remembered of refusals, which are repeated for a while.
+type Refusals struct {
+	At       time.Time // when the last write whose condition failed was planned; zero: none is repeated
+	Credits  int       // number of credits under way: none is repeated
+	Credited uint64    // Sent after the last credit: what writes until then showed is not repeated
 }
 
 // Others is what the answers show of writes by other processes.
@@ -97,12 +116,22 @@ type Counts struct {
 // None reports whether there is nothing to count.
 func (n Counts) None() bool { return n.Takes == 0 && n.Undone == 0 }
 
+// write counts takes.
+func (n Counts) write(u *expr.Update) {
+	if n.Takes > 0 {
+		u.Op(expr.Add, attrTakes, n.Takes)
+	}
+	if n.Undone > 0 {
+		u.Op(expr.Add, attrUndone, n.Undone)
+	}
+}
+
 // Write returns a write of nothing but the counts.
-func (n Counts) Write(now int64) *Update {
-	u := new(Update)
-	u.op(condEqual, attrID, int64(n.ID))
-	u.count(n)
-	u.stamp(now)
+func (n Counts) Write(now int64) *expr.Update {
+	u := new(expr.Update)
+	u.Op(expr.Equal, attrID, int64(n.ID))
+	n.write(u)
+	stamp(u, now)
 	return u
 }
 
@@ -152,10 +181,10 @@ func (s *State) Outdated() bool {
 
 // fresh reports whether the last refusal is recent enough to be repeated.
 func (s *State) fresh(at time.Time) bool {
-	if s.Last == nil || !s.Last.Exists || s.Denied.IsZero() {
+	if s.Last == nil || !s.Last.Exists || s.Refused.At.IsZero() || s.Refused.Credits > 0 {
 		return false
 	}
-	age := at.Sub(s.Denied)
+	age := at.Sub(s.Refused.At)
 	return age >= 0 && age < s.Rules.RejectionTTL
 }
 
@@ -168,22 +197,38 @@ func (s *State) Refuses(j *Job, now int64) bool {
 	return !fits(it, s.On, j, now, nil)
 }
 
+// Stale reports whether the item as it was last seen follows later limits than a take's.
+func (s *State) Stale(j *Job) bool {
+	it := s.Last
+	return it != nil && it.Exists && it.Set != "" && j.View.Own && j.View.Set != it.Set &&
+		(j.Epoch < it.Epoch || j.Epoch == it.Epoch && j.View.Set < it.Set)
+}
+
 // RefusesNow is Refuses, provided that the last refusal may be repeated.
 func (s *State) RefusesNow(j *Job, at time.Time, now int64) bool {
 	return s.fresh(at) && s.Refuses(j, now)
 }
 
-// Room returns how much of a limit is available, by what was last seen, and the item's portion of the burst.
+// Room returns how much of a limit is available, by what was last seen, and the item's portion of the burst. What is
+// outstanding counts by the parameters that the item has, which may differ from the view's.
 func (s *State) Room(v *View, i int, now int64) (room, burst int64) {
 	burst = s.On.Burst(v.Params[i])
+	fresh := burst
+	if v.Params[i].Kind() == clock.Credits {
+		fresh = 0
+	}
 	if s.Last == nil {
-		return burst, burst
+		return fresh, burst
 	}
-	level, ok := s.Last.Level(v.Names[i])
-	if !ok {
-		return burst, burst
+	l := s.Last.Find(v.Names[i])
+	if l == nil {
+		return fresh, burst
 	}
-	return burst - clock.Outstanding(level, s.On.Clock(v.Params[i], now)), burst
+	level, has := l.at(now)
+	if !has {
+		return fresh, burst
+	}
+	return burst - clock.Outstanding(level, s.On.Clock(l.Params, now)), burst
 }
 
 // exceeded reports whether a take would not fit even a full shard.
@@ -200,11 +245,37 @@ func (pl Place) exceeded(j *Job) bool {
 func (it *Item) fullOverrides(on Place, now int64, but *View) (names []string) {
 	for i := range it.Limits {
 		l := &it.Limits[i]
-		if isOverride(l.Name) && l.Level <= on.Clock(l.Params, now) && !slices.Contains(but.Names, l.Name) {
+		if limitname.IsOverride(l.Name) && l.Level <= on.Clock(l.Params, now) && !slices.Contains(but.Names, l.Name) {
 			names = append(names, l.Name)
 		}
 	}
 	return names
+}
+
+// former returns the number of limits that are not in force any more once those of a view are, and which of them are
+// full.
+func (it *Item) former(on Place, now int64, next *View) (n int, full []string) {
+	for i := range it.Limits {
+		l := &it.Limits[i]
+		if limitname.IsOverride(l.Name) || slices.Contains(next.Names, l.Name) {
+			continue
+		}
+		n++
+		if l.Params.Kind() == clock.Slots && !hold.Alive(l.Slots, now) || l.Has && l.Level <= on.Clock(l.Params, now) {
+			full = append(full, l.Name)
+		}
+	}
+	return n, full
+}
+
+// Holds returns a limit of a view, not a balance, of which the item has a balance that is not 0; "" if there is none.
+func (it *Item) Holds(v *View) string {
+	for i, name := range v.Names {
+		if l := it.Find(name); l != nil && l.Params == clock.Balance && l.Level != 0 && v.Params[i] != clock.Balance {
+			return v.Limits[i].Name
+		}
+	}
+	return ""
 }
 
 // fits reports whether a take's charges fit an item, in addition to what a write carries already, if one is given.
@@ -221,9 +292,9 @@ func fits(it *Item, on Place, j *Job, now int64, beside *Write) bool {
 func fitsOne(it *Item, on Place, v *View, i int, a, now int64, beside *Write) bool {
 	p, name := v.Params[i], v.Names[i]
 	reading := on.Clock(p, now)
-	level, ok := it.Level(name)
+	level, ok := it.Level(name, now)
 	if !ok {
-		level = reading
+		level = on.Fresh(p, now)
 	}
 	if n := beside.spent(name); n != 0 {
 		level = clock.Spend(level, reading, n)

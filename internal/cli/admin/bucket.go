@@ -3,7 +3,10 @@ package admin
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +16,7 @@ import (
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -29,15 +33,18 @@ type bucketRow struct {
 func bucket(r *kit.Run, all []api.Bucket, list bool) {
 	bucketRows(r, all, list)
 	if !list && all[0].Items > 1 {
-		r.Out.Pairs("items", digits(int64(all[0].Items)))
+		r.Out.Pairs("items", strconv.Itoa(all[0].Items))
 	}
 }
 
 var bucketRows = kit.Rows(func(b *api.Bucket) (rows []bucketRow) {
 	for _, l := range b.Limits {
 		text := l.Limit.String()
-		if l.Override {
+		switch {
+		case l.Override:
 			text += " (of a request)"
+		case l.Removed:
+			text += " (removed)"
 		}
 		rows = append(rows, bucketRow{b.Entity, b.Resource, text, b.At, l})
 	}
@@ -49,22 +56,38 @@ var bucketRows = kit.Rows(func(b *api.Bucket) (rows []bucketRow) {
 	{Name: "available"},
 	{Name: "debited"},
 	{Name: "returned"},
+	{Name: "resets", Rare: true, Of: func(b *bucketRow) any {
+		if b.Limit.Window.Zone() == nil {
+			return nil
+		}
+		_, ends := b.Limit.Window.Bounds(clock.Nanos(time.Now()))
+		return kit.Resets(b.Limit.Window, clock.Time(ends))
+	}},
 	{Name: "last write"},
 }))
 
-// bucketTotal sums a resource's buckets for one limit name.
+// bucketTotal sums a resource's buckets for one limit in force.
 type bucketTotal struct {
-	Limit     string `json:"limit"`
-	Buckets   int    `json:"buckets"`
-	Available int64  `json:"available"`
-	Debited   int64  `json:"debited"`
-	Returned  int64  `json:"returned"`
+	Limit     string  `json:"limit"`
+	Buckets   int     `json:"buckets"`
+	Burst     int64   `json:"burst"`
+	Available int64   `json:"available"`
+	Used      float64 `json:"used"` // the share of the bursts that is spent; more than 1 in debt, 0 of balances
+	Debited   int64   `json:"debited"`
+	Returned  int64   `json:"returned"`
 }
 
 var total = kit.Columns([]kit.Column[bucketTotal]{
 	{Name: "total of", Of: func(t *bucketTotal) any { return t.Limit }},
 	{Name: "buckets"},
+	{Name: "burst"},
 	{Name: "available"},
+	{Name: "used", Of: func(t *bucketTotal) any {
+		if t.Burst == 0 {
+			return kit.Number("-")
+		}
+		return kit.Number(strings.TrimSpace(percent(t.Used)))
+	}},
 	{Name: "debited"},
 	{Name: "returned"},
 })
@@ -73,8 +96,9 @@ var total = kit.Columns([]kit.Column[bucketTotal]{
 func BucketCmd(r *kit.Run) *cobra.Command {
 	return kit.Group(&cobra.Command{
 		Use:   "bucket",
-		Short: "Show, reset or split what entities have spent on resources",
-		Long: `A bucket holds what one entity has spent on one resource and has not yet refilled. A store
+		Short: "Show, reset, forgive or split what entities have spent on resources",
+		Long: `A bucket holds what one entity has spent on one resource and has not yet refilled. It is shown
+with the limits in force, and those that are not but have tokens outstanding, as removed. A store
 may drop a bucket that is full again, along with its debited and returned totals.`,
 	},
 		kit.Func(r, kit.Spec{Use: "list", Short: "List buckets; with --resource, also their totals"},
@@ -96,13 +120,18 @@ may drop a bucket that is full again, along with its debited and returned totals
 						r.Out.Println()
 						total(r, view.Totals, true)
 					}
-				}), next)
+				}), len(found), next)
 			}),
 		kit.Verb(r, api.ShowBucket, kit.Spec{Use: "show ENTITY RESOURCE", Short: "Show a bucket"}, bucket),
 		kit.Verb(r, api.ResetBucket, kit.Spec{
 			Use: "reset ENTITY RESOURCE", Short: "Refill a bucket, forgetting what was spent",
-			Asks: "forget what {entity} has spent on {resource}", Done: "the bucket of {entity} on {resource} is full",
+			Asks: "forget what {entity} has spent on {resource?%q}",
+			Done: "the bucket of {entity} on {resource?%q} is full",
 		}, nil),
+		kit.Verb(r, api.ForgiveBucket, kit.Spec{
+			Use: "forgive ENTITY RESOURCE", Short: "Forgive debts: limits in debt are raised to zero",
+			Asks: "forgive what {entity} owes on {resource?%q}",
+		}, bucket),
 		bucketSplitCmd(r))
 }
 
@@ -131,8 +160,8 @@ func bucketSplitCmd(r *kit.Run) *cobra.Command {
 		Use: "split ENTITY RESOURCE", Short: "Show into how many items a bucket is split, or split it further",
 		Long: `Shows into how many items a bucket in DynamoDB is split. With --into, doubles them until there
 are so many, each with its exact share of every limit. Processes do this themselves once a bucket
-is written more often than one item can be: do it beforehand for load that is known to come.
-Items are never merged.`,
+is written more often than one item can be: do it beforehand for load that is known to come. The
+split ends by itself about a week after the bucket is full, if it is no longer written to.`,
 		Example: "  weir bucket split key-alice gpt-4 --into 8",
 	}, func(ctx context.Context, q *bucketSplit) error {
 		return r.With(stores.Existing, func(lim *weir.Limiter) error {
@@ -145,21 +174,26 @@ Items are never merged.`,
 				return err
 			}
 			b := store.Bucket{Namespace: ns.ID, Entity: q.Entity, Resource: q.Resource}
-			items, err := st.Split(ctx, b, max(1, q.Into))
+			n, err := st.Split(ctx, b, max(1, q.Into))
+			if err == nil && n < q.Into {
+				err = kit.Usagef("%d of %d items: the bucket does not exist yet, or max-shards is lower", n, q.Into)
+			}
 			if err != nil {
 				return err
 			}
-			return r.Print(bucketItems{q.Entity, q.Resource, items}, func() {
-				r.Out.Println(kit.Plural(items, "item"))
-			})
+			return r.Print(bucketItems{q.Entity, q.Resource, n}, func() { r.Out.Println(kit.Plural(n, "item")) })
 		})
 	})
 }
 
+// totals sums the limits in force, by name.
 func totals(buckets []api.Bucket) []bucketTotal {
 	all := []bucketTotal{}
 	for _, b := range buckets {
 		for _, l := range b.Limits {
+			if l.Override || l.Removed {
+				continue
+			}
 			i := slices.IndexFunc(all, func(t bucketTotal) bool { return t.Limit == l.Limit.Name })
 			if i < 0 {
 				i = len(all)
@@ -167,10 +201,15 @@ func totals(buckets []api.Bucket) []bucketTotal {
 			}
 			t := &all[i]
 			t.Buckets++
+			t.Burst = clock.Add(t.Burst, max(l.Limit.Burst, l.Limit.Slots))
 			t.Available += l.Available
 			t.Debited += l.Debited
 			t.Returned += l.Returned
 		}
+	}
+	for i := range all {
+		t := &all[i]
+		t.Used = math.Round(1e4*usedOf(t.Available, t.Burst)) / 1e4
 	}
 	slices.SortFunc(all, func(a, b bucketTotal) int { return cmp.Compare(a.Limit, b.Limit) })
 	return all

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,6 +28,7 @@ func AcquireCmd(r *kit.Run) *cobra.Command {
 		Long: `Spends tokens of an entity on a resource and, where the entity cascades, of its parents: all
 or none. Prints the state of every limit that was checked. Exit code 3 means refused.`,
 		Example: "  weir acquire key-alice gpt-4 rpm=1 tpm=500",
+		With:    []any{&r.InCell},
 	}, func(ctx context.Context, q *api.Demand) error {
 		return r.Call(api.Acquire.Op, func(c api.Caller) error {
 			d, _, err := api.Acquire.Call(ctx, c, q)
@@ -34,6 +36,34 @@ or none. Prints the state of every limit that was checked. Exit code 3 means ref
 		})
 	})
 }
+
+// AdjustCmd returns the command that corrects what was spent.
+func AdjustCmd(r *kit.Run) *cobra.Command {
+	return kit.Func(r, kit.Spec{
+		Use: "adjust ENTITY RESOURCE LIMIT=AMOUNT...", Short: "Correct what was spent, without a lease",
+		Long: `Debits positive amounts and gives negative ones back, of an entity on a resource and, where the
+entity cascades, of its parents. Limits may go into debt, which holds later requests back. Nothing
+proves that what is given back was ever spent. Prints what is left. A server's token needs the
+permission adjust, and to give back also return.`,
+		Example: "  weir adjust key-alice gpt-4 tpm=+1230 --id request-81\n  weir adjust key-alice gpt-4 tpm=-400",
+		With:    []any{&r.InCell},
+	}, func(ctx context.Context, q *api.Adjustment) error {
+		return r.Call(api.Adjust.Op, func(c api.Caller) error {
+			a, _, err := api.Adjust.Call(ctx, c, q)
+			if err != nil {
+				return err
+			}
+			return r.Print(a, func() { balanceColumns(r, a.Limits, true) })
+		})
+	})
+}
+
+var balanceColumns = kit.Columns([]kit.Column[api.Balance]{
+	{Name: "entity"},
+	{Name: "limit"},
+	{Name: "available"},
+	{Name: "retry in", Of: func(b *api.Balance) any { return time.Duration(b.RetryAfter) }},
+})
 
 // patience is a demand that waits.
 type patience struct {
@@ -48,6 +78,7 @@ func WaitCmd(r *kit.Run) *cobra.Command {
 		Long: `Waits until the limits allow the request, then spends the tokens. If it would have to wait
 longer than --timeout, it fails at once with exit code 3.`,
 		Example: "  weir wait key-alice gpt-4 rpm=1 --timeout 30s && call-the-model",
+		With:    []any{&r.InCell},
 	}, func(ctx context.Context, q *patience) error {
 		return r.Call(api.Acquire.Op, func(c api.Caller) error {
 			d, err := wait(ctx, c, q)
@@ -75,7 +106,9 @@ func wait(ctx context.Context, c api.Caller, q *patience) (api.Decision, error) 
 		case !errors.As(err, &over):
 			return d, err
 		}
-		late = fmt.Errorf("%w, after the deadline", err)
+		if late = err; over.RetryAfter < math.MaxInt64 {
+			late = fmt.Errorf("%w, after the deadline", err)
+		}
 		if deadline, ok := within.Deadline(); ok && time.Now().Add(over.RetryAfter).After(deadline) {
 			return d, late
 		}
@@ -125,13 +158,13 @@ func showAvailable(r *kit.Run, x *api.Explanation) error {
 		view.Fits, view.RetryAfter = new(refused == nil), &x.RetryAfter
 	}
 	err := r.Print(view, func() {
-		printStatuses(r, view.Limits, false)
+		printStatuses(r, view.At, view.Limits, false)
 		switch {
 		case view.Fits == nil:
 		case *view.Fits:
 			r.Out.Println(r.Out.Good("fits"))
 		default:
-			r.Out.Println(r.Out.Bad("does not fit")+",", "retry in", span(x.RetryAfter))
+			r.Out.Println(r.Out.Bad("does not fit")+",", retry(x.RetryAfter))
 		}
 	})
 	if err == nil && refused != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
+	"github.com/weirlimits/weir/internal/clock/calendar"
 )
 
 // doctorFlags describe a table to create first.
@@ -27,7 +28,9 @@ func DoctorCmd(r *kit.Run) *cobra.Command {
 		Long: `Checks the store without changing anything. For a DynamoDB table it checks the
 credentials and region, the table with its keys, indexes and expiry, the version of its
 layout, and how far this machine's clock is off. For a Redis server it checks the
-connection, role, version, eviction policy and layout.
+connection, role, version, eviction policy, persistence and layout. It measures round trips
+to both, of which a decision needs several. It shows whether usage is booked, which share of the
+limits the store has if it belongs to a cell, and of a table its stream and point-in-time recovery.
 
 With --create-table it first creates the table, or completes an existing weir table. It
 never changes a table that is not weir's.`,
@@ -50,23 +53,32 @@ func (f *doctorFlags) creation(dynamo bool) (*stores.Creation, error) {
 }
 
 func doctor(ctx context.Context, a *kit.Run, flags *doctorFlags) error {
-	if err := a.NeedStore(); err != nil {
-		return err
-	}
-	create, err := flags.creation(strings.HasPrefix(a.Store, "dynamodb:"))
+	at, err := a.StoreAlone()
 	if err != nil {
 		return err
 	}
-	view := &kit.DoctorView{Store: a.Store}
-	if view.Findings, err = stores.Inspect(ctx, a.Store, create); err != nil {
+	create, err := flags.creation(strings.HasPrefix(string(at), "dynamodb:"))
+	if err != nil {
 		return err
 	}
+	found, err := stores.Inspect(ctx, at, create)
+	if err != nil {
+		return err
+	}
+	view := &kit.DoctorView{Store: at, Findings: found}
 	view.OK = !slices.ContainsFunc(view.Findings, func(f stores.Finding) bool { return !f.OK })
-	if err := a.Print(view, func() { kit.Findings(a, view) }); err != nil {
+	if view.OK {
+		view.Findings = append(view.Findings, stores.Finding{
+			Name: "on_unavailable", OK: true,
+			Detail: "weir serve answers " + string(stores.OnUnavailable(at)) + " while the store does not answer",
+		})
+	}
+	view.Findings = append(view.Findings, stores.Finding{
+		Name: "time zones", OK: true,
+		Detail: "database " + calendar.TZData + ", by which the windows of quotas are counted",
+	})
+	if err := a.Print(view, func() { kit.Findings(a, view) }); err != nil || view.OK {
 		return err
 	}
-	if !view.OK {
-		return kit.Quiet(kit.WithCode(errors.New("problems found"), kit.Unavailable))
-	}
-	return nil
+	return kit.Quiet(kit.WithCode(errors.New("problems found"), kit.Unavailable))
 }

@@ -11,7 +11,16 @@ import (
 )
 
 var namespace = kit.Columns([]kit.Column[admin.Namespace]{
-	{Name: "name"}, {Name: "id"}, {Name: "created"}, {Name: "deleted"},
+	{Name: "name"},
+	{Name: "id"},
+	{Name: "created"},
+	{Name: "deleted"},
+	{Name: "max_buckets", Of: func(n *admin.Namespace) any {
+		if n.MaxBuckets == 0 {
+			return nil
+		}
+		return n.MaxBuckets
+	}},
 })
 
 // NamespaceCmd returns the commands that manage namespaces.
@@ -23,6 +32,10 @@ func NamespaceCmd(r *kit.Run) *cobra.Command {
 			Use: "list", Short: "List the namespaces", Omit: []string{"orphaned"},
 		}, namespace),
 		kit.Verb(r, api.ShowNamespace, kit.Spec{Use: "show NAME", Short: "Show a namespace"}, namespace),
+		kit.Verb(r, api.UpdateNamespace, kit.Spec{
+			Use: "set NAME", Short: "Set how many buckets a namespace may have on each server",
+			Some: "nothing to change: give --max-buckets",
+		}, namespace),
 		kit.Verb(r, api.DeleteNamespace, kit.Spec{
 			Use: "delete NAME", Short: "Delete a namespace; it can be recovered until it is purged",
 			Asks: "delete namespace {name}",
@@ -33,6 +46,9 @@ func NamespaceCmd(r *kit.Run) *cobra.Command {
 		),
 		kit.Func(r, kit.Spec{
 			Use: "orphans", Short: "List namespaces that no name refers to any more",
+			Long: `Lists namespaces that no name refers to any more: the remains of purges that were interrupted,
+and purged namespaces that another process has written to since, within 30 days. To remove what
+is left, purge the id.`,
 			Omit: []string{"orphaned", "deleted"},
 		}, func(ctx context.Context, q *api.NamespaceQuery) error {
 			q.Orphaned = true
@@ -40,8 +56,12 @@ func NamespaceCmd(r *kit.Run) *cobra.Command {
 		}),
 		kit.Verb(r, api.PurgeNamespace, kit.Spec{
 			Use: "purge NAME", Short: "Remove a deleted or orphaned namespace, by its name or id, for good",
-			Long: `Removes a deleted or orphaned namespace for good: its entities, limits, buckets and audit
-events. If the command is interrupted, run it again.`,
+			Long: `Removes a deleted or orphaned namespace for good: its entities, limits and audit events. Its
+buckets admit nothing more, and expire by themselves once they would be full. If the command is
+interrupted, run it again.
+
+A process that has cached the limits may use the namespace for up to 60 seconds after it was
+deleted, for entities that had spent nothing. Then namespace orphans lists it: purge the id.`,
 			Asks: "remove everything in namespace {name} for good", Done: "purged namespace {name}",
 		}, nil))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir/internal/api/client"
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/term"
 )
@@ -76,18 +77,22 @@ func newViewer(a *kit.Run, q *watchFlags) (*viewer, error) {
 	if a.Output == "yaml" {
 		return nil, kit.Usage(errors.New("watch can write a table or json, but not yaml"))
 	}
-	u, err := client.Base(cmp.Or(a.Server, "http://127.0.0.1:8080"))
+	a.Server = cmp.Or(a.Server, "http://127.0.0.1:8080")
+	u, err := client.Base(string(a.Server))
 	if err != nil {
 		return nil, err
 	}
-	token, err := a.Token("server")
+	token, err := a.Token(secret.Text{}, "server")
 	if err == nil {
-		err = client.CheckHeader("token", token)
+		err = client.CheckHeader("token", token.Reveal())
 	}
 	if err != nil {
 		return nil, err
 	}
-	query := url.Values{"namespace": {a.Namespace}}
+	query := url.Values{}
+	if namespace := a.Requested(); namespace != "" {
+		query.Set("namespace", namespace)
+	}
 	v := &viewer{Run: a, once: q.Once}
 	path := "/v1/overview"
 	if q.Entity != "" {
@@ -99,8 +104,9 @@ func newViewer(a *kit.Run, q *watchFlags) (*viewer, error) {
 	}
 	u.Path += path
 	u.RawQuery = query.Encode()
-	v.source = events{url: u.String(), token: token}
-	return v, nil
+	v.source = events{url: u.String(), token: token.Reveal()}
+	v.source.via, err = a.Transport("server")
+	return v, err
 }
 
 // errSeen ends a stream after the one event that --once needs.

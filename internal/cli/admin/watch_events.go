@@ -16,11 +16,15 @@ import (
 	"unicode"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/kit"
 )
 
 // events reads the server-sent events of a URL.
-type events struct{ url, token string }
+type events struct {
+	url, token string
+	via        http.RoundTripper // nil is the default
+}
 
 // arrival is an event, or the reason why there are none until the next attempt.
 type arrival struct {
@@ -101,7 +105,7 @@ func (e events) listen(ctx context.Context, to chan<- arrival) (some bool, err e
 	if e.token != "" {
 		req.Header.Set("Authorization", "Bearer "+e.token)
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := secret.Client(0, e.via).Do(req) // without a timeout: see silence
 	if err != nil {
 		return false, plainly(ctx, err)
 	}

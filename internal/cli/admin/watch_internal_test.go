@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/term"
+	"github.com/weirlimits/weir/internal/testkit/redirecttest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -68,5 +69,14 @@ func TestPictures(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A redirect is not followed: the token is for the server that was named.
+func TestWatchRedirected(t *testing.T) {
+	t.Parallel()
+	err := events{redirecttest.Start(t), "secret", nil}.run(t.Context(), false, nil)
+	if err == nil || !strings.Contains(err.Error(), "307") {
+		t.Error(err)
 	}
 }

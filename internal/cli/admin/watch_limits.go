@@ -1,8 +1,10 @@
 package admin
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"charm.land/lipgloss/v2"
@@ -36,7 +38,7 @@ func (p *limitsPicture) read(data []byte) error {
 func (p *limitsPicture) draw(a *kit.Run, width, _ int) []string {
 	lines := []string{
 		spread(width, a.Out.Bold("weir")+"  "+term.Clean(p.entity)+" on "+term.Clean(p.resource)+"  "+a.Out.Faint(
-			"namespace "+term.Clean(a.Namespace),
+			"namespace "+term.Clean(cmp.Or(a.Requested(), "-")),
 		),
 			p.at.UTC().Format(time.TimeOnly)+" UTC"),
 	}
@@ -53,14 +55,20 @@ func (p *limitsPicture) draw(a *kit.Run, width, _ int) []string {
 			entity = l.Entity
 			lines = append(lines, "", a.Out.Bold(term.Clean(entity))+a.Out.Faint("  "+originText(l)))
 		}
-		used := float64(l.Burst-l.Available) / float64(max(1, l.Burst))
+		used := usedOf(l.Available, l.Burst)
 		lines = append(lines, fmt.Sprintf("  %s  %s", term.Fit(limitText(l), names), a.Out.Bar(used, bar)))
-		what := fmt.Sprintf("%s of %s left", a.Out.Count(l.Available), a.Out.Count(l.Burst))
-		if l.Available < 0 {
-			what = a.Out.Bad(fmt.Sprintf("in debt by %s, burst %s", a.Out.Count(-l.Available), a.Out.Count(l.Burst)))
+		what := heldOrLeft(a, l.Available, l.Burst, l.Amount)
+		if l.Available < 0 && !l.Slots() {
+			what = "in debt by " + a.Out.Count(-l.Available)
+			if l.Burst > 0 {
+				what += ", burst " + a.Out.Count(l.Burst)
+			}
+			what = a.Out.Bad(what)
 		}
 		full := time.Duration(l.FullIn) - time.Since(p.heard)
-		if full > 0 {
+		if l.EndsIn > 0 {
+			what += ", " + endText(l, p.at)
+		} else if full > 0 {
 			what += ", full in " + kit.Span(full)
 		}
 		lines = append(lines, fmt.Sprintf("  %s  %s", term.Fit("", names), a.Out.Faint(percent(used)+" used, ")+what))
@@ -84,8 +92,8 @@ func (p *limitsPicture) rows() (rows [][]string) {
 	for i := range p.limits {
 		l := &p.limits[i]
 		rows = append(rows, []string{
-			kit.Instant(p.at), l.Entity, limitText(l), digits(l.Available), digits(l.Burst),
-			span(l.FullIn), string(l.Source),
+			kit.Instant(p.at), l.Entity, limitText(l), strconv.FormatInt(l.Available, 10),
+			strconv.FormatInt(l.Burst, 10), span(l.FullIn), string(l.Source),
 		})
 	}
 	return rows

@@ -31,6 +31,9 @@ type overview struct {
 		Calls  float64 `json:"calls_per_decision"`
 		Errors float64 `json:"errors_per_second"`
 		Hits   float64 `json:"cache_hit_ratio"`
+
+		Breaker    string  `json:"breaker"`
+		Unanswered float64 `json:"unanswered"`
 	} `json:"store"`
 	History  []rates `json:"history"`
 	Spending []struct {
@@ -96,9 +99,31 @@ func (p *overviewPicture) draw(a *kit.Run, width, height int) []string {
 		),
 		labelled("store", fmt.Sprintf("%.2f calls/decision   %s   %.1f%% from the cache",
 			p.Store.Calls, alarm(a, p.Store.Errors, fmt.Sprintf("%.1f errors/s", p.Store.Errors)), 100*p.Store.Hits)),
-		"",
+		p.trouble(a),
+	}
+	if lines[len(lines)-1] != "" {
+		lines = append(lines, "")
 	}
 	return append(lines, p.tops(a, width, height-len(lines))...)
+}
+
+// trouble returns what the store does not answer; "" if it answers everything in time.
+func (p *overviewPicture) trouble(a *kit.Run) string {
+	switch {
+	case p.Store.Breaker == "open" || p.Store.Breaker == "half-open":
+		return labelled("", a.Out.Bad("the store does not answer, and is not called"))
+	case p.Store.Unanswered > 0:
+		return labelled("", a.Out.Warn(unanswered(p.Store.Unanswered)+" of decisions were not answered in time"))
+	}
+	return ""
+}
+
+// unanswered formats a share that is more than 0.
+func unanswered(share float64) string {
+	if share < 0.001 {
+		return "< 0.1 %"
+	}
+	return strconv.FormatFloat(100*share, 'f', 1, 64) + " %"
 }
 
 const label = 10

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimits/weir/internal/api"
+	"github.com/weirlimits/weir/internal/api/secret"
+	"github.com/weirlimits/weir/internal/api/storeurl"
 	"github.com/weirlimits/weir/internal/aws/deploy"
 	"github.com/weirlimits/weir/internal/aws/function/pack"
 	"github.com/weirlimits/weir/internal/aws/stack"
@@ -48,8 +50,13 @@ type stackName struct {
 func (q *stackName) stack() string { return cmp.Or(q.Name, "weir") }
 
 // config returns the environment's AWS configuration, with what the flags override.
-func (f *awsFlags) config(ctx context.Context) (aws.Config, error) {
-	d := stores.DynamoDB{Region: f.Region, Profile: f.Profile, Endpoint: f.Endpoint}
+func (f *awsFlags) config(ctx context.Context, a *kit.Run) (aws.Config, error) {
+	d := storeurl.DynamoDB{Region: f.Region, Profile: f.Profile, Endpoint: f.Endpoint}
+	if f.Endpoint != "" && !d.Local() {
+		if err := a.MaySend("an AWS signature", "endpoint"); err != nil {
+			return aws.Config{}, err
+		}
+	}
 	cfg, err := d.AWS(ctx)
 	if err != nil {
 		return cfg, err
@@ -65,7 +72,7 @@ func (f *awsFlags) config(ctx context.Context) (aws.Config, error) {
 
 // deployer returns a deployer for the region that the flags select.
 func deployer(ctx context.Context, a *kit.Run, f *awsFlags) (*deploy.Deployer, error) {
-	cfg, err := f.config(ctx)
+	cfg, err := f.config(ctx, a)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +180,7 @@ func deployTable(ctx context.Context, a *kit.Run, q *deployFlags, t *stack.Templ
 	if err != nil {
 		return stackError(err)
 	}
-	view := &kit.DoctorView{Store: "dynamodb://" + q.stack(), OK: report.OK()}
+	view := &kit.DoctorView{Store: secret.Address("dynamodb://" + q.stack()), OK: report.OK()}
 	for _, f := range report.Findings {
 		view.Findings = append(view.Findings, stores.Finding(f))
 	}

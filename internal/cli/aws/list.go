@@ -43,7 +43,7 @@ listed. The command changes nothing.`,
   weir list --region eu-central-1 --region us-east-1`,
 	}, func(ctx context.Context, q *listFlags) error {
 		if len(q.Regions) == 0 {
-			cfg, err := (&awsFlags{account: q.account}).config(ctx)
+			cfg, err := (&awsFlags{account: q.account}).config(ctx, a)
 			if err != nil {
 				return err
 			}

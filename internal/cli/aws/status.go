@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,17 +30,11 @@ func stackViewOf(st *deploy.Stack, region string) stackView {
 }
 
 type tableStatusView struct {
-	Name            string  `json:"name"`
-	State           string  `json:"state"`
-	Items           int64   `json:"items"`
-	Bytes           int64   `json:"bytes"`
-	Read            float64 `json:"read_units_last_hour"`
-	Write           float64 `json:"write_units_last_hour"`
-	ReadsThrottled  float64 `json:"reads_throttled_last_hour"`
-	WritesThrottled float64 `json:"writes_throttled_last_hour"`
-	Schema          uint64  `json:"schema"`
-	Client          uint64  `json:"least_client_schema"`
-	Target          uint64  `json:"migrating_to,omitempty"`
+	*deploy.TableStatus
+
+	Schema uint64 `json:"schema"`
+	Client uint64 `json:"least_client_schema"`
+	Target uint64 `json:"migrating_to,omitempty"`
 }
 
 type functionStatusView struct {
@@ -89,7 +84,7 @@ The exit code is 1 if something needs attention, and 4 if the stack does not exi
 		if err != nil {
 			return err
 		}
-		cfg, err := q.config(ctx)
+		cfg, err := q.config(ctx, a)
 		if err != nil {
 			return err
 		}
@@ -114,11 +109,8 @@ func stackStatusViewOf(s *deploy.Status, region string) stackStatusView {
 		Drift: append([]string{}, s.Drift...), Functions: []functionStatusView{},
 		Problems: append([]string{}, s.Problems...), OK: len(s.Problems) == 0,
 	}
-	if t := s.Table; t != nil {
-		v.Table = &tableStatusView{
-			t.Name, t.State, t.Items, t.Bytes, t.Read, t.Write, t.ReadsThrottled, t.WritesThrottled, s.Schema.Version,
-			s.Schema.Client, s.Schema.Target,
-		}
+	if s.Table != nil {
+		v.Table = &tableStatusView{s.Table, s.Schema.Version, s.Schema.Client, s.Schema.Target}
 	}
 	for i := range s.Functions {
 		f := &s.Functions[i]
@@ -135,14 +127,13 @@ func status(a *kit.Run, v *stackStatusView) {
 	add := func(what, text string) { t.Rows = append(t.Rows, []string{what, text}) }
 	add("stack", fmt.Sprintf("%s in %s: %s", v.Name, v.Region, v.State))
 	add("version", fmt.Sprintf("%s, this weir %s", v.Version, v.Weir))
-	switch {
-	case len(v.Drift) == 0:
-		add("template", "same as this weir's")
-	default:
-		for _, line := range v.Drift {
-			add("template", line)
-		}
+	for _, line := range v.Drift {
+		add("template", line)
+	}
+	if len(v.Drift) > 0 {
 		add("", "to update it, run weir upgrade "+v.Name)
+	} else {
+		add("template", "same as this weir's")
 	}
 	if tv := v.Table; tv != nil {
 		add(
@@ -191,11 +182,6 @@ func figure(a *kit.Run, n float64) string {
 	return a.Out.Count(int64(n))
 }
 
-func nonEmpty(all ...string) (out []string) {
-	for _, s := range all {
-		if s != "" {
-			out = append(out, s)
-		}
-	}
-	return out
+func nonEmpty(all ...string) []string {
+	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -174,6 +175,10 @@ func (q *templateFlags) size(a *kit.Run, values stack.Values) error {
 		return err
 	}
 	rates := ratesOf(ms, q.Limit)
+	if slices.ContainsFunc(rates, func(r stack.Rate) bool { return r.Period == 0 }) {
+		return kit.Usagef("--limit %q: the manifests declare it as a quota or a balance, which bounds no rate: "+
+			"name a limit such as rpm:60/min", q.Limit)
+	}
 	if len(rates) == 0 {
 		return kit.Usagef("--limit %q: the manifests declare no such limit", q.Limit)
 	}

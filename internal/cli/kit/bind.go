@@ -14,12 +14,14 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/api"
+	"github.com/weirlimits/weir/internal/api/secret"
 )
 
 // binding connects a command to a request: arguments and flags to its members.
 type binding struct {
-	args  []argument
-	flags []*value
+	args    []argument
+	flags   []*value
+	secrets []*value
 }
 
 // argument is a word in a command's Use.
@@ -58,15 +60,19 @@ func bind(cmd *cobra.Command, q any, s *Spec) *binding {
 		fields = slices.Delete(fields, i, i+1)
 	}
 	b.addFlags(cmd, q, fields, s.Omit)
-	for _, more := range s.With {
+	for i, more := range s.With {
+		n := len(b.flags)
 		b.addFlags(cmd, more, api.FieldsOf(typeOf(more)), s.Omit)
+		if i < len(s.Titles) {
+			title(cmd, b.flags[n:], s.Titles[i])
+		}
 	}
 	return b
 }
 
 func (b *binding) addFlags(cmd *cobra.Command, q any, fields []api.Field, omit []string) {
 	for _, f := range fields {
-		if f.Flag == "-" || f.In == "header" || f.Arg != "" || slices.Contains(omit, f.Name) {
+		if f.Flag == "-" || f.Arg != "" || slices.Contains(omit, f.Name) {
 			continue
 		}
 		name, letter, _ := strings.Cut(f.Flag, ",")
@@ -87,6 +93,11 @@ func (b *binding) addFlags(cmd *cobra.Command, q any, fields []api.Field, omit [
 		v.flag = cmd.Flags().VarPF(as, name, letter, strings.NewReplacer("{", "`", "}", "`").Replace(f.Doc))
 		if v.Type() == "bool" {
 			v.flag.NoOptDefVal = "true"
+		}
+		if s := v.secret(); s != nil { // the flag itself is for the environment and configuration files
+			v.flag.Hidden = true
+			cmd.Flags().Var(fileOf{s}, name+fileSuffix, v.flag.Usage)
+			b.secrets = append(b.secrets, v)
 		}
 		if f.Required {
 			_ = cmd.MarkFlagRequired(name) // fails only for unknown flags
@@ -125,6 +136,11 @@ func (b *binding) finish(args []string) error {
 			}
 		}
 	}
+	for _, v := range b.secrets {
+		if err := v.secret().Load(); err != nil {
+			return Usagef("--%s: %w", v.flag.Name+fileSuffix, err)
+		}
+	}
 	for _, v := range b.flags {
 		for _, text := range v.late {
 			if err := v.field.Set(v.q, text); err != nil {
@@ -142,6 +158,23 @@ func about(name string, f *api.Field, err error) error {
 		return Usagef("%s %s", name, bad.Reason)
 	}
 	return Usage(err)
+}
+
+// selection returns the arguments and flags with a value, except those that only shape a list.
+func (b *binding) selection(args []string) (all []string) {
+	for i, text := range args {
+		all = append(all, b.args[min(i, len(b.args)-1)].name+" "+text)
+	}
+	for _, v := range b.flags {
+		switch text := v.String(); {
+		case text == "" || text == "false" || slices.Contains([]string{"after", "by", "csv", "max"}, v.field.Name):
+		case v.Type() == "bool":
+			all = append(all, "--"+v.flag.Name)
+		default:
+			all = append(all, "--"+v.flag.Name+" "+text)
+		}
+	}
+	return all
 }
 
 // given reports whether any flag is set.
@@ -214,6 +247,35 @@ func Override(to, from any) {
 		}
 	}
 }
+
+// secret returns the secret that the flag holds, or nil.
+func (v *value) secret() *secret.Text {
+	s, _ := v.field.Ptr(v.q).(*secret.Text)
+	return s
+}
+
+// fileSuffix ends the name of the flag with the file of a secret.
+const fileSuffix = "-file"
+
+// fileOf is the file of a secret as a flag.
+type fileOf struct{ to *secret.Text }
+
+// Set implements pflag.Value.
+func (f fileOf) Set(path string) error {
+	f.to.File = path
+	return nil
+}
+
+// String implements pflag.Value.
+func (f fileOf) String() string {
+	if f.to == nil {
+		return ""
+	}
+	return f.to.File
+}
+
+// Type implements pflag.Value.
+func (f fileOf) Type() string { return "string" }
 
 // many is a value that may be given several times.
 type many struct{ *value }

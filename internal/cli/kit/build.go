@@ -15,9 +15,14 @@ type BuildView struct {
 
 // Build returns what is known of the build.
 func Build() BuildView {
+	info, _ := debug.ReadBuildInfo()
+	return buildOf(info)
+}
+
+// buildOf returns what a program's information about its build contains. Nil stands for none.
+func buildOf(info *debug.BuildInfo) BuildView {
 	v := BuildView{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
+	if info == nil {
 		return v
 	}
 	if info.Main.Version != "" {
@@ -29,4 +34,13 @@ func Build() BuildView {
 		}
 	}
 	return v
+}
+
+// String returns the version, the commit if it is known, Go's version and the platform.
+func (v BuildView) String() string {
+	text := "weir " + v.Version
+	if v.Revision != "" {
+		text += " (commit " + v.Revision + ")"
+	}
+	return text + " " + v.Go + " " + v.Platform
 }

@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/weirlimits/weir/internal/api/secret"
+	"github.com/weirlimits/weir/internal/cli/stores"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
 const configName = "weir.yaml"
@@ -20,6 +25,8 @@ const configName = "weir.yaml"
 type given struct {
 	configFile string
 	places     map[string]place // of the flags that are set
+	tls        clientTLS
+	selected   []string // the arguments and flags that select what the command shows
 }
 
 // configure sets the flags that are not on the command line from their variables, or else from the configuration file.
@@ -39,14 +46,14 @@ func configure(a *Run, cmd *cobra.Command) error {
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if f.Changed {
 			places[f.Name] = onCommandLine
+			if bad == nil {
+				bad = visible(path, cmd, f)
+			}
 		}
-		if f.Changed || f.Name == "help" || f.Name == "config" || bad != nil {
+		if f.Changed || f.Name == "help" || f.Name == "version" || f.Name == "config" || bad != nil {
 			return
 		}
-		where := path
-		if cmd.Root().PersistentFlags().Lookup(f.Name) == f {
-			where = nil
-		}
+		where := of(cmd, f, path)
 		name := Variable(where, f.Name)
 		if v, ok := a.LookupEnv(name); ok {
 			places[f.Name] = inEnvironment
@@ -55,9 +62,13 @@ func configure(a *Run, cmd *cobra.Command) error {
 			}
 			return
 		}
-		if node := conf.find(append(slices.Clone(where), f.Name)); node != nil {
+		if node := conf.find(append(slices.Clone(where), f.Name)); node != nil && node.Kind != yaml.MappingNode {
 			places[f.Name] = conf.place
-			if err := setFlag(cmd, f, texts(node)); err != nil {
+			err := cmp.Or(conf.mayHold(f, texts(node)), conf.mayName(f, texts(node)))
+			if err == nil {
+				err = setFlag(cmd, f, texts(node))
+			}
+			if err != nil {
 				bad = fmt.Errorf("%s:%d: %s: %w", conf.file, node.Line, f.Name, err)
 			}
 		}
@@ -65,7 +76,88 @@ func configure(a *Run, cmd *cobra.Command) error {
 	if bad != nil {
 		return bad
 	}
-	return a.choose(places["store"], places["server"])
+	a.announce()
+	return cmp.Or(a.chooseSecrets(cmd), a.choose(places["store"], places["server"]))
+}
+
+// of returns the path of the command that a flag belongs to: of the root, if all commands have it.
+func of(cmd *cobra.Command, f *pflag.Flag, path []string) []string {
+	if cmd.Root().PersistentFlags().Lookup(f.Name) != nil { // also if the command has its own of that name
+		return nil
+	}
+	return path
+}
+
+// IsSecret reports whether a flag is a secret: it may be set in the environment or in a file, not on the command line.
+func IsSecret(f *pflag.Flag) bool { return secretOf(f) != nil }
+
+func secretOf(f *pflag.Flag) *value {
+	if v, ok := f.Value.(*value); ok && v.secret() != nil {
+		return v
+	}
+	return nil
+}
+
+func valuesOf(f *pflag.Flag) []string {
+	if all, ok := f.Value.(pflag.SliceValue); ok {
+		return all.GetSlice()
+	}
+	if a, ok := f.Value.(*address); ok {
+		return []string{string(*a.to)}
+	}
+	return []string{f.Value.String()}
+}
+
+// visible returns an error if a flag on the command line holds a secret.
+func visible(path []string, cmd *cobra.Command, f *pflag.Flag) error {
+	name := Variable(of(cmd, f, path), f.Name)
+	switch {
+	case IsSecret(f):
+		return fmt.Errorf("--%[1]s: every user of this machine can see the command line: give --%[1]s%[2]s FILE, "+
+			"or set %[3]s", f.Name, fileSuffix, name)
+	case slices.ContainsFunc(valuesOf(f), secret.HasPassword):
+		redis := ""
+		if f.Name == "store" {
+			redis = ", or for Redis WEIR_REDIS_PASSWORD or WEIR_REDIS_PASSWORD_FILE"
+		}
+		return fmt.Errorf("--%s has a password, and every user of this machine can see the command line: set %s "+
+			"instead%s", f.Name, name, redis)
+	}
+	return nil
+}
+
+// announce reports which flags a file in the current folder sets, because it may be another's.
+func (a *Run) announce() {
+	var names []string
+	for name, where := range a.places {
+		if where == inFolder {
+			names = append(names, "--"+name)
+		}
+	}
+	if slices.Sort(names); len(names) > 0 {
+		a.Err.Println("weir: " + configName + " of the current folder sets " + strings.Join(names, ", "))
+	}
+}
+
+// chooseSecrets leaves, of a secret and its file, the one that overrides the other.
+func (a *Run) chooseSecrets(cmd *cobra.Command) (bad error) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		v := secretOf(f)
+		if v == nil {
+			return
+		}
+		switch direct, file := a.places[f.Name], a.places[f.Name+fileSuffix]; {
+		case direct == file && direct != unset:
+			bad = fmt.Errorf("--%[1]s%[2]s and %[3]s exclude each other: set only one of them", f.Name, fileSuffix,
+				Variable(CommandPath(cmd), f.Name))
+		case direct > file:
+			v.secret().File = ""
+		default:
+			v.late = nil
+			delete(a.places, f.Name) // MaySend: weir.yaml does not hold what is in another file
+		}
+	})
+	return bad
 }
 
 // place is where a flag is set. Later ones override earlier ones.
@@ -91,17 +183,26 @@ func (a *Run) choose(store, server place) error {
 }
 
 // MaySend returns an error if a secret would be sent to servers that weir.yaml of the current folder names: whoever
-// wrote that file would receive the secret. The secret is a flag, or "" for WEIR_TOKEN; it may be sent if the same file
-// holds it. The servers are flags.
-func (a *Run) MaySend(secret string, servers ...string) error {
+// wrote that file would receive the secret. The secret is a flag, which may be sent if the same file holds it, or else
+// what the error calls it. The servers are flags.
+func (a *Run) MaySend(what string, servers ...string) error {
 	for _, server := range servers {
-		if a.places[server] == inFolder && a.places[secret] != inFolder {
-			return Usagef("%[1]s is set in %[2]s of the current folder, and a token from elsewhere is not sent to a "+
+		if a.places[server] == inFolder && a.places[what] != inFolder {
+			return Usagef("%[1]s is set in %[2]s of the current folder, and %[3]s from elsewhere is not sent to a "+
 				"server that such a file names: give --%[1]s or its variable, or trust the file with --config %[2]s",
-				server, configName)
+				server, configName, what)
 		}
 	}
 	return nil
+}
+
+// StoreAt returns the address of a store that a flag holds, or an error as MaySend does, if credentials would be sent
+// there.
+func (a *Run) StoreAt(flag string, at secret.Address) (secret.Address, error) {
+	if what := stores.Sends(at, a.LookupEnv); what != "" {
+		return at, a.MaySend(what, flag)
+	}
+	return at, nil
 }
 
 // CommandPath returns the names of a command below weir.
@@ -127,7 +228,7 @@ func setFlag(cmd *cobra.Command, f *pflag.Flag, values []string) error {
 	}
 	for _, v := range values {
 		if err := cmd.Flags().Set(f.Name, v); err != nil {
-			return fmt.Errorf("%q is not a valid value for the flag", v)
+			return fmt.Errorf("%q is not a valid value for the flag", secret.Address(v))
 		}
 	}
 	return nil
@@ -174,6 +275,46 @@ func loadConfig(given string, root *cobra.Command) (config, error) {
 	return config{}, nil
 }
 
+// mayHold returns an error if a flag's values are secret and other users may read the file.
+func (c config) mayHold(f *pflag.Flag, values []string) error {
+	if !IsSecret(f) && !slices.ContainsFunc(values, secret.HasPassword) {
+		return nil
+	}
+	info, err := os.Stat(c.file)
+	if err != nil {
+		return err
+	}
+	return secret.Check(c.file, info)
+}
+
+// mayName returns an error if a flag's values are files outside the current folder, and the configuration is that
+// folder's: whoever wrote it must not choose which other files are shown or overwritten.
+func (c config) mayName(f *pflag.Flag, values []string) error {
+	what, _ := pflag.UnquoteUsage(f)
+	if c.place != inFolder || IsSecret(f) || what != "FILE" && what != "ARCHIVE" {
+		return nil
+	}
+	for _, name := range values {
+		if what == "ARCHIVE" && strings.HasPrefix(name, "s3://") {
+			continue
+		}
+		here, rel, err := strictyaml.Below(name)
+		if err != nil {
+			return err
+		}
+		outside := here == nil || strings.HasPrefix(name, "file:")
+		if here != nil {
+			_, err = here.Stat(rel)
+			_ = here.Close()
+		}
+		if outside || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%[1]q is not within the current folder, whose %[2]s may name no other files: give "+
+				"--%[3]s or its variable, or trust the file with --config %[2]s", name, configName, f.Name)
+		}
+	}
+	return nil
+}
+
 // check refuses keys that name neither a subcommand nor one of the command's own flags.
 func (c config) check(cmd *cobra.Command, node *yaml.Node) error {
 	if node == nil || node.Tag == "!!null" {
@@ -193,13 +334,14 @@ func (c config) check(cmd *cobra.Command, node *yaml.Node) error {
 			return fmt.Errorf("%s:%d: duplicate key %q", c.file, key.Line, key.Value)
 		}
 		seen[key.Value] = true
-		if sub := child(cmd, key.Value); sub != nil {
+		f := flags.Lookup(key.Value)
+		if sub := child(cmd, key.Value); sub != nil && (f == nil || value.Kind != yaml.ScalarNode) {
 			if err := c.check(sub, value); err != nil {
 				return err
 			}
 			continue
 		}
-		if f := flags.Lookup(key.Value); f == nil || f.Name == "help" || f.Name == "config" {
+		if f == nil || f.Name == "help" || f.Name == "config" {
 			return fmt.Errorf(
 				"%s:%d: %q is not a flag or command of %s", c.file, key.Line, key.Value, cmd.CommandPath(),
 			)

@@ -2,12 +2,14 @@ package kit
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/cli/term"
 	"github.com/weirlimits/weir/internal/fleet/cells"
@@ -52,8 +54,14 @@ func (e codeError) Unwrap() error { return e.error }
 // WithCode gives err an exit code of its own.
 func WithCode(err error, code int) error { return codeError{err, code} }
 
-// report prints an error on one line and returns the exit code.
-func report(ctx context.Context, errs *term.Screen, err error) int {
+// ErrorView is an error as printed with --output json or yaml.
+type ErrorView struct {
+	Error string `json:"error"`
+	Exit  int    `json:"exit"`
+}
+
+// report prints an error on one line, in JSON unless the output is a table, and returns the exit code.
+func report(ctx context.Context, a *Run, err error) int {
 	code := CodeOf(err)
 	var quiet quietError
 	if errors.As(err, &quiet) {
@@ -63,7 +71,12 @@ func report(ctx context.Context, errs *term.Screen, err error) int {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		text = "interrupted"
 	}
-	errs.Println(errs.Bad("weir:") + " " + term.Clean(strings.ReplaceAll(text, "\n", "; ")))
+	text = term.Clean(secret.Redact(strings.ReplaceAll(text, "\n", "; ")))
+	if line, err := json.Marshal(ErrorView{text, code}); err == nil && (a.Output == "json" || a.Output == "yaml") {
+		a.Err.Println(string(line)) // which is YAML, too
+		return code
+	}
+	a.Err.Println(a.Err.Bad("weir:") + " " + text)
 	return code
 }
 
@@ -83,6 +96,10 @@ var exits = [weir.Codes]int{
 	weir.CodeExpired:      Failed,
 	weir.CodeUnavailable:  Unavailable,
 	weir.CodeCanceled:     Failed,
+	weir.CodeMaxDebt:      Refused,
+
+	weir.CodeUnknownEntity: NotFound,
+	weir.CodeBucketQuota:   Refused,
 }
 
 // CodeOf returns the exit code of an error.

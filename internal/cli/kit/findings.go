@@ -1,13 +1,14 @@
 package kit
 
 import (
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/cli/term"
 )
 
 // DoctorView is the result of checking a store, as printed.
 type DoctorView struct {
-	Store    string           `json:"store"`
+	Store    secret.Address   `json:"store"`
 	OK       bool             `json:"ok"`
 	Findings []stores.Finding `json:"findings"`
 }

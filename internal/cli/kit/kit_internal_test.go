@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -57,10 +58,17 @@ func TestCodes(t *testing.T) {
 
 func TestReportIsOneLine(t *testing.T) {
 	t.Parallel()
-	a, errs := newTestRun(nil)
-	report(t.Context(), a.Err, errors.Join(errors.New("one\x1b[2J"), errors.New("two")))
-	if got, want := errs.String(), "weir: one\\x1b[2J; two\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
+	for output, want := range map[string]string{
+		"table": "weir: one\\x1b[2J; \"two\"\n",
+		"json":  `{"error":"one\\x1b[2J; \"two\"","exit":4}` + "\n",
+		"yaml":  `{"error":"one\\x1b[2J; \"two\"","exit":4}` + "\n",
+	} {
+		a, errs := newTestRun(nil)
+		a.Output = output
+		report(t.Context(), a, errors.Join(errors.New("one\x1b[2J"), WithCode(errors.New(`"two"`), NotFound)))
+		if got := errs.String(); got != want {
+			t.Errorf("%s: %q, want %q", output, got, want)
+		}
 	}
 }
 
@@ -98,6 +106,7 @@ func TestSpan(t *testing.T) {
 		61*time.Second + 1:              "1m2s",
 		2 * time.Hour:                   "2h",
 		25*time.Hour + time.Millisecond: "25h0m1s",
+		math.MaxInt64:                   "never",
 	} {
 		if got := Span(d); got != want {
 			t.Errorf("span(%d) = %s, want %s", d, got, want)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/weirlimits/weir/internal/cli/term"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
@@ -24,6 +25,7 @@ func Mistakes(a *Run, err error) error {
 	printed := a.Print(Checked{false, all}, func() {
 		for _, d := range all {
 			for i, line := range strings.Split(d.String(), "\n") {
+				line = term.Clean(line)
 				if i == 0 {
 					line = a.Out.Bold(line)
 				}

@@ -5,10 +5,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/policy/record"
 )
 
 func (a *Run) checkOutput() error {
@@ -37,7 +42,11 @@ func (a *Run) Print(v any, table func()) error {
 			return err
 		}
 	}
-	_, err := a.Out.W.Write(text.Bytes())
+	shown := record.VisibleJSON(text.Bytes())
+	if a.Output == "yaml" {
+		shown = record.VisibleYAML(text.Bytes())
+	}
+	_, err := a.Out.W.Write(shown)
 	return err
 }
 
@@ -72,6 +81,9 @@ func unstyle(n *yaml.Node) {
 	case "y", "yes", "on", "n", "no", "off": // YAML 1.1 reads these as booleans
 		n.Style = yaml.DoubleQuotedStyle
 	}
+	if string(record.VisibleYAML([]byte(n.Value))) != n.Value {
+		n.Style = yaml.DoubleQuotedStyle // in which VisibleYAML escapes
+	}
 	for _, c := range n.Content {
 		unstyle(c)
 	}
@@ -92,11 +104,13 @@ func ceil(d, unit time.Duration) time.Duration {
 	return d.Truncate(unit) + unit
 }
 
-// Span formats a duration for people to about three digits, rounded up.
+// Span formats a duration for people to about three digits, rounded up; math.MaxInt64 is never.
 func Span(d time.Duration) string {
 	switch {
 	case d <= 0:
 		return "0s"
+	case d == math.MaxInt64:
+		return "never"
 	case d < time.Second:
 		return ceil(d, time.Millisecond).String()
 	case d < time.Minute:
@@ -110,6 +124,20 @@ func Span(d time.Duration) string {
 		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
+}
+
+// Resets is when the next window of a quota begins, in its zone; nil for other limits. Of the windows it is the one
+// that begins closest to a time, which another machine's clock may have shifted.
+func Resets(w weir.Window, about time.Time) any {
+	if w.Zone() == nil {
+		return nil
+	}
+	at := clock.Nanos(about)
+	from, to := w.Bounds(at)
+	if at-from < to-at {
+		to = from
+	}
+	return clock.Time(to).In(w.Zone()).Format("2006-01-02 15:04 ") + w.Zone().String()
 }
 
 // OrDash returns text, or - if there is none.

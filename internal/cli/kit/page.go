@@ -1,5 +1,11 @@
 package kit
 
+import (
+	"strings"
+
+	"github.com/weirlimits/weir/internal/cli/term"
+)
+
 // PageSize is how many items a command reads at once.
 const PageSize = 1000
 
@@ -9,16 +15,23 @@ type PageView[T any] struct {
 	Next  string `json:"next,omitempty"`
 }
 
-// PrintPage prints a list and, if it was cut short, the cursor to continue from.
+// PrintPage prints a list, and what More prints beside it.
 func PrintPage[T any](a *Run, items []T, next string, table func()) error {
 	err := a.Print(PageView[T]{items, next}, table)
-	return More(a, err, next)
+	return More(a, err, len(items), next)
 }
 
-// More prints the cursor to continue from, if there is one, to standard error beside a table.
-func More(a *Run, err error, next string) error {
-	if err == nil && next != "" && a.Output == "table" {
+// More prints to standard error, beside a table of so many items, the cursor to continue from, if there is one, or that
+// the table is empty, and what it was selected by.
+func More(a *Run, err error, items int, next string) error {
+	switch {
+	case err != nil || a.Output != "table":
+	case next != "":
 		a.Err.Println("there are more: add --after", next)
+	case items == 0 && len(a.selected) > 0:
+		a.Err.Println("nothing found for", term.Clean(strings.Join(a.selected, " ")))
+	case items == 0:
+		a.Err.Println("nothing found: the list is empty")
 	}
 	return err
 }

@@ -13,13 +13,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/term"
-	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -31,11 +33,12 @@ type Run struct {
 
 	given
 
-	Store, Server, Namespace, Output string
+	Store, Server     secret.Address
+	Namespace, Output string
+
+	sharing
 
 	Config weir.Config // for Open, which sets the store and the namespace
-	// Shares returns the parts of the limits that the process may use. Nil if the limits are not shared.
-	Shares func(store.Store) (policy.Shares, error)
 	// LastGood returns what is known of records that cannot be read. Nil for nothing.
 	LastGood func([]store.Key) (store.Got, bool)
 	Late     func(why error) store.Store // returns a stand-in for a store that does not answer; nil for none
@@ -61,6 +64,10 @@ func New(in io.Reader, out, errs io.Writer, env []string) *Run {
 func (a *Run) Prepare(root *cobra.Command) *cobra.Command {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Name() == cobra.ShellCompRequestCmd { // it configures the command that it completes
+			a.command = cmd.CommandPath()
+			return nil
+		}
 		if err := configure(a, cmd); err != nil {
 			return err
 		}
@@ -78,16 +85,39 @@ func (a *Run) Prepare(root *cobra.Command) *cobra.Command {
 		if errors.As(err, &usage) {
 			err = usage // what is wrong with the value, without the text that pflag adds
 		}
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) && unicode.IsDigit(rune(unknown.GetSpecifiedName()[0])) {
+			err = fmt.Errorf("-%s reads as flags: put -- before it", unknown.GetSpecifiedShortnames())
+		}
 		return fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())
 	})
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configFile, "config", "", "read flags from `FILE` instead of weir.yaml")
-	flags.StringVar(&a.Store, "store", "disk:./weir-data", "`URL` of the store")
-	flags.StringVar(&a.Server, "server", "", "`URL` of a server to work through instead of a store")
+	a.Store = "disk:./weir-data"
+	flags.Var(&address{&a.Store}, "store", "`URL` of the store")
+	flags.Var(&address{&a.Server}, "server", "`URL` of a server to work through instead of a store")
+	a.tls.register(flags)
 	flags.StringVar(&a.Namespace, "namespace", weir.DefaultNamespace, "`NAME` of the namespace to work in")
 	flags.StringVarP(&a.Output, "output", "o", "table", "output `FORMAT`: table, json or yaml")
 	return root
 }
+
+// address is an address as a flag.
+type address struct{ to *secret.Address }
+
+// Set implements pflag.Value.
+func (a *address) Set(text string) error { return a.to.UnmarshalText([]byte(text)) }
+
+// String implements pflag.Value.
+func (a *address) String() string {
+	if a.to == nil {
+		return ""
+	}
+	return a.to.String()
+}
+
+// Type implements pflag.Value.
+func (a *address) Type() string { return "string" }
 
 // LookupEnv returns a variable of the environment. An empty one counts as missing.
 func (a *Run) LookupEnv(name string) (string, bool) {
@@ -108,20 +138,25 @@ func (a *Run) Execute(ctx context.Context, root *cobra.Command) int {
 	if a.command == "" {
 		err = UsageError{err}
 	}
-	return report(ctx, a.Err, err)
+	return report(ctx, a, err)
 }
 
 // Group makes a command that only holds subcommands. On its own it prints its help; an unknown subcommand is wrong
 // usage.
 func Group(cmd *cobra.Command, sub ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(sub...)
+	for _, c := range sub {
+		if c.Name() == "show" { // otherwise set is nearest to get
+			c.SuggestFor = []string{"get"}
+		}
+	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil
 		}
 		err := fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
 		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			return fmt.Errorf("%w: did you mean %s?", err, near[0])
+			return fmt.Errorf("%w: did you mean %s?", err, strings.Join(near, " or "))
 		}
 		return fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())
 	}

@@ -9,15 +9,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir/internal/api"
+	"github.com/weirlimits/weir/store"
 )
 
 // Spec describes a command.
 type Spec struct {
 	// Use is the name of the command and its arguments, which are members of the request in capitals: "show ID".
 	Use, Short, Long, Example string
-	// Omit are members of the request that the command does not set. With are pointers to more structs of flags.
-	Omit []string
-	With []any
+	// Omit are members of the request that the command does not set. With are pointers to more structs of flags, each
+	// shown under its title in Titles, if there are any.
+	Omit   []string
+	With   []any
+	Titles []string
 	// Some is the error if no flag is given. "" permits that.
 	Some string
 	// Asks is what a user must confirm, and Done what the command reports if there is nothing else to show. They name
@@ -103,8 +106,12 @@ func Func[Q any](r *Run, s Spec, run func(ctx context.Context, q *Q) error) *cob
 	q := new(Q)
 	cmd := &cobra.Command{Use: s.Use, Short: s.Short, Long: s.Long, Example: s.Example}
 	b := bind(cmd, q, &s)
+	b.complete(r, cmd)
 	if s.Asks != "" {
 		cmd.Flags().BoolP("yes", "y", false, "do not ask for confirmation")
+	}
+	if len(s.Titles) > 0 {
+		cmd.SetUsageFunc(titled)
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := b.finish(args); err != nil {
@@ -119,6 +126,10 @@ func Func[Q any](r *Run, s Spec, run func(ctx context.Context, q *Q) error) *cob
 				return err
 			}
 		}
+		r.selected = b.selection(args)
+		if r.places["namespace"] != unset {
+			r.selected = append(r.selected, "--namespace "+r.Namespace)
+		}
 		return run(As(cmd.Context()), q)
 	}
 	return cmd
@@ -132,7 +143,7 @@ func Show[T any](r *Run, v T, view View[T]) error {
 var blank = regexp.MustCompile(`\{(\w+)(\?[^}]*)?\}`)
 
 // fill replaces {name} by the quoted value of a member of a request, and {name?text} by the text if the member is set,
-// in which %q is its value.
+// in which %q is its value, a resource.
 func fill(text string, q any) string {
 	fields := api.FieldsOf(typeOf(q))
 	return blank.ReplaceAllStringFunc(text, func(part string) string {
@@ -145,7 +156,7 @@ func fill(text string, q any) string {
 			case f.IsZero(q):
 				return ""
 			case strings.Contains(more, "%q"):
-				return fmt.Sprintf(more, valueOf(f.Ptr(q)))
+				return strings.ReplaceAll(more, "%q", store.ResourceQuoted(fmt.Sprint(valueOf(f.Ptr(q)))))
 			default:
 				return more
 			}

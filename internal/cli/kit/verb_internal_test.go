@@ -36,7 +36,7 @@ func TestFunc(t *testing.T) {
 		{name: "the last counts", args: "a --rate 1 --rate 2 --file f", want: "a []  false 2 map[] f"},
 		{name: "argument missing", args: "--file f", err: "ID is missing: weir show ID [REST...]"},
 		{name: "flag missing", args: "a", err: `required flag(s) "file" not set`},
-		{name: "bad number", args: "a --rate few --file f", err: `weir: --rate must be a number: "few"`},
+		{name: "bad number", args: "a --rate few --file f", err: `weir: --rate must be a whole number: "few"`},
 		{name: "bad pair", args: "a --tag k --file f", err: `weir: --tag "k" is not KEY=VALUE`},
 		{name: "no flag", args: "a --other x --file f", err: "unknown flag: --other"},
 	} {
@@ -70,9 +70,9 @@ func TestFill(t *testing.T) {
 	t.Parallel()
 	const text = "delete {id}{deep_down? with its children}{other? of %q}"
 	for want, q := range map[string]*sample{
-		`delete "a"`:                          {ID: "a"},
-		`delete "a" with its children`:        {ID: "a", Deep: true},
-		`delete "a" with its children of "b"`: {ID: "a", Deep: true, Other: "b"},
+		`delete "a"`:                                   {ID: "a"},
+		`delete "a" with its children`:                 {ID: "a", Deep: true},
+		`delete "a" with its children of resource "b"`: {ID: "a", Deep: true, Other: "b"},
 	} {
 		if got := fill(text, q); got != want {
 			t.Errorf("%s, want %s", got, want)

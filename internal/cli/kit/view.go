@@ -25,6 +25,7 @@ type Column[T any] struct {
 	Of   func(*T) any
 	Long bool // not in tables
 	Cut  bool // is cut if the terminal is too narrow
+	Rare bool // is not in tables in which no row has a value
 }
 
 // member returns how to read the member of a struct that has this name in JSON, with underscores for spaces. A nil
@@ -79,7 +80,10 @@ func Columns[T any](columns []Column[T]) View[T] {
 }
 
 func table[T any](r *Run, columns []Column[T], all []T) {
-	columns = slices.DeleteFunc(slices.Clone(columns), func(c Column[T]) bool { return c.Long })
+	columns = slices.DeleteFunc(slices.Clone(columns), func(c Column[T]) bool {
+		valued := func(v T) bool { return c.Of(&v) != nil && c.Of(&v) != "" }
+		return c.Long || c.Rare && !slices.ContainsFunc(all, valued)
+	})
 	t := &term.Table{}
 	for i, c := range columns {
 		t.Header = append(t.Header, strings.ToUpper(c.Name))

@@ -40,6 +40,7 @@ type costRequests struct {
 	FromMem  *float64 `json:"refused_again" range:"0..1"`
 	Cascade  *float64 `json:"cascade" range:"0..1"`
 	Depth    *int     `json:"depth"`
+	Groups   *float64 `json:"groups"`
 	Adjusts  *float64 `json:"adjusts"`
 	PerWrite *float64 `json:"callers_per_write"`
 	InVain   *float64 `json:"wrong_guesses" range:"0..1"`
@@ -107,7 +108,7 @@ func (q *costFlags) parse() (t cost.Traffic, run *cost.Run, err error) {
 	}
 	if q.Rate != "" {
 		l, err := weir.ParseLimit("requests:" + q.Rate)
-		if err != nil {
+		if err != nil || l.Period == 0 {
 			return t, nil, kit.Usagef("--requests %q is not AMOUNT/PERIOD, such as 10K/h", q.Rate)
 		}
 		t.Requests = float64(l.Amount) / l.Period.Seconds()

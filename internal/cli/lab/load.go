@@ -1,16 +1,18 @@
 package lab
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/lab/load"
@@ -27,10 +29,10 @@ func LoadCmd(a *kit.Run) *cobra.Command {
 
 // loadTarget selects the server to send calls to, or none for the store.
 type loadTarget struct {
-	HTTP  string `json:"http"`
-	GRPC  string `json:"grpc"`
-	TLS   bool   `json:"tls"`
-	Token string `json:"token"`
+	HTTP  string      `json:"http"`
+	GRPC  string      `json:"grpc"`
+	TLS   bool        `json:"tls"`
+	Token secret.Text `json:"token"`
 }
 
 // loadSource is the target of a run: a limiter in this process, or a server.
@@ -39,30 +41,29 @@ type loadSource struct {
 	name  string
 	lim   *weir.Limiter
 	http  *load.HTTP
+	tls   *tls.Config // nil is the default
 	meter load.Meter
 	app   *kit.Run
 }
 
 func (f *loadTarget) open(a *kit.Run, setup bool) (*loadSource, error) {
 	var err error
-	if f.Token == "" {
-		f.Token, err = a.Token("http", "grpc")
-	} else {
-		err = a.MaySend("token", "http", "grpc")
-	}
-	if err != nil {
+	if f.Token, err = a.Token(f.Token, "http", "grpc"); err != nil {
 		return nil, err
 	}
 	s := &loadSource{flags: f, app: a}
+	if s.tls, err = a.TLS("http", "grpc"); err != nil {
+		return nil, err
+	}
 	if f.GRPC != "" && f.HTTP == "" && setup {
 		return nil, kit.Usage(errors.New("limits cannot be set over gRPC: add the server's --http URL for the " +
 			"setup, or --no-setup"))
 	}
 	if f.HTTP != "" {
-		if s.http, err = load.NewHTTP(f.HTTP, "", f.Token); err != nil {
+		if s.http, err = load.NewHTTP(f.HTTP, "", f.Token.Reveal(), s.tls); err != nil {
 			return nil, kit.Usage(err)
 		}
-		s.name = f.HTTP
+		s.name = secret.Address(f.HTTP).String()
 	}
 	if f.GRPC != "" {
 		s.name = "grpc " + f.GRPC
@@ -70,11 +71,9 @@ func (f *loadTarget) open(a *kit.Run, setup bool) (*loadSource, error) {
 	if s.name != "" {
 		return s, nil
 	}
-	scheme, rest, _ := strings.Cut(a.Store, ":")
-	if s.name = scheme + ":"; !strings.Contains(rest, "@") { // keep passwords out of reports
-		s.name = a.Store
-	}
+	s.name = a.Store.String()
 	a.Config.StoreTimeout, a.Config.Observer = 0, s.meter.Observer() // as in a program that uses the library
+	a.Decides = true
 	s.lim, err = a.Open(stores.Access(setup))
 	return s, err
 }
@@ -94,7 +93,11 @@ func (s *loadSource) target(namespace string) (load.Target, func() error, error)
 	nothing := func() error { return nil }
 	switch {
 	case s.flags.GRPC != "":
-		t, err := load.DialGRPC(s.flags.GRPC, namespace, s.flags.Token, s.flags.TLS)
+		var secure *tls.Config
+		if s.flags.TLS {
+			secure = cmp.Or(s.tls, &tls.Config{MinVersion: tls.VersionTLS12})
+		}
+		t, err := load.DialGRPC(s.flags.GRPC, namespace, s.flags.Token.Reveal(), secure)
 		if err != nil {
 			return nil, nil, kit.Usage(err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/lab/load"
 	"github.com/weirlimits/weir/internal/lab/traffic"
@@ -27,12 +28,12 @@ type loadRun struct {
 
 	loadSettings
 
-	Save        string   `json:"save"`
-	Page        string   `json:"html"`
-	NoSetup     bool     `json:"no_setup"`
-	Keep        bool     `json:"keep"`
-	Workers     []string `json:"workers"`
-	WorkerToken string   `json:"worker_token"`
+	Save        string      `json:"save"`
+	Page        string      `json:"html"`
+	NoSetup     bool        `json:"no_setup"`
+	Keep        bool        `json:"keep"`
+	Workers     []string    `json:"workers"`
+	WorkerToken secret.Text `json:"worker_token"`
 }
 
 // loadSettings override settings of a scenario.
@@ -66,18 +67,19 @@ removed, and calls go to --namespace as it is.
 With --workers, each weir load worker makes an equal part of the calls, and all start at the
 same time. Only the setup then goes to --store or --http.
 
-Pass the token as WEIR_TOKEN, and the workers' token as WEIR_LOAD_RUN_WORKER_TOKEN, because
-others on the machine can see the command line.`,
+The token comes from WEIR_TOKEN or --token-file, and the workers' token from
+WEIR_LOAD_RUN_WORKER_TOKEN or --worker-token-file.`,
 		Example: `  weir load run stress --store memory: --for 30s
   weir load run llm-gateway --http http://127.0.0.1:8080 --rate 500 --save run.json --html run.html
   weir load run hot-key --store 'dynamodb://limits?region=eu-west-1' --workers 10.0.0.5:7070,10.0.0.6:7070`,
+		With: []any{&a.InCell},
 	}, func(ctx context.Context, q *loadRun) error {
 		q.Workers = kit.Words(q.Workers)
 		switch {
 		case (q.Scenario == "") == (q.File == ""):
 			return kit.Usagef("give either a SCENARIO that weir load list shows, or --file FILE")
-		case len(q.Workers) > 0 && q.WorkerToken == "":
-			return kit.Usagef("--workers needs --worker-token")
+		case len(q.Workers) > 0 && !q.WorkerToken.Given():
+			return kit.Usagef("--workers needs --worker-token-file")
 		case q.File != "":
 			q.Scenario = strings.TrimSuffix(filepath.Base(q.File), filepath.Ext(q.File))
 		}
@@ -128,7 +130,7 @@ func runLoad(ctx context.Context, a *kit.Run, q *loadRun) (err error) {
 	started := time.Now()
 	var t *load.Tally
 	if len(q.Workers) > 0 {
-		fleet := &load.Fleet{Addresses: q.Workers, Token: q.WorkerToken}
+		fleet := &load.Fleet{Addresses: q.Workers, Token: q.WorkerToken.Reveal()}
 		if source.http != nil {
 			fleet.Measures = source.http.Measures
 		}

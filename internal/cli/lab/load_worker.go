@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/lab/load"
 )
@@ -20,8 +21,8 @@ import (
 type loadWorkerFlags struct {
 	loadTarget
 
-	Listen      string `json:"listen" default:"127.0.0.1:7070"`
-	WorkerToken string `json:"worker_token"`
+	Listen      string      `json:"listen" default:"127.0.0.1:7070"`
+	WorkerToken secret.Text `json:"worker_token"`
 }
 
 func loadWorkerCmd(a *kit.Run) *cobra.Command {
@@ -32,13 +33,13 @@ interrupted. The worker's own --store, --http or --grpc sets the target: anyone 
 token can make it send any requests there, but cannot point it elsewhere. Traffic to the worker
 is not encrypted, so run it where only the coordinator can reach it.
 
-Pass the worker token as WEIR_LOAD_WORKER_WORKER_TOKEN. Without a token, the worker generates
-one and prints it.`,
+The worker token comes from WEIR_LOAD_WORKER_WORKER_TOKEN or --worker-token-file. Without a
+token, the worker generates one and prints it.`,
 		Example: "  weir load worker --listen 10.0.0.5:7070 --store 'dynamodb://limits?region=eu-west-1'",
 	}, func(ctx context.Context, q *loadWorkerFlags) error {
-		if q.WorkerToken == "" {
-			q.WorkerToken = strings.ToLower(rand.Text())
-			a.Err.Println("worker token " + q.WorkerToken)
+		if !q.WorkerToken.Given() { // this one is to be passed on
+			q.WorkerToken = secret.New(strings.ToLower(rand.Text()))
+			a.Err.Println("worker token " + q.WorkerToken.Reveal())
 		}
 		return loadWorker(ctx, a, q)
 	})
@@ -60,7 +61,7 @@ func loadWorker(ctx context.Context, a *kit.Run, q *loadWorkerFlags) (err error)
 		return fmt.Errorf("listen: %w", err)
 	}
 	srv := &http.Server{
-		Handler: &load.Worker{Token: q.WorkerToken, Open: open}, ReadHeaderTimeout: 10 * time.Second,
+		Handler: &load.Worker{Token: q.WorkerToken.Reveal(), Open: open}, ReadHeaderTimeout: 10 * time.Second,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	ended := make(chan error, 1)

@@ -27,6 +27,7 @@ type replayFlags struct {
 	Tokens   map[string]string `json:"tokens"`
 	Format   *replay.Format    `json:"format"`
 	Time     *string           `json:"time"`
+	Held     *replay.Held      `json:"held"`
 	Top      int               `json:"top" range:"1.." default:"10"`
 	usedFlags
 }
@@ -41,7 +42,8 @@ would have refused, and which limits would admit 99 % and 99.9 % of the requests
 
 LOG is in Apache's or nginx's combined format, or JSON with one object per line; plain or
 gzipped; - reads standard input. Lines are sorted by timestamp. Each line requests 1 token
-of each limit, or the number in a field if --tokens names one.
+of each limit, or the number in a field if --tokens names one. Of a limit of slots, it takes one,
+for as long as --held has it.
 
 FIELD is client (the remote address), user, host, method, path, protocol, status, bytes,
 referer or agent; or any key of a JSON log, such as request.headers.tenant.
@@ -52,6 +54,7 @@ minute, but not when each request arrived, so refusals are reported as a lower a
 bound. --tokens NAME=RECORDED checks a limit against a recorded limit of another name.`,
 		Example: `  weir replay access.log.gz --limit rpm:10/min --entity client
   weir replay app.jsonl -l rpm:60/min -l bytes:5M/min --tokens bytes=size --entity user
+  weir replay app.jsonl -l parallel:20slots --entity user --held duration_ms:ms
   weir replay --from-usage --limit tpm:40K/min --target-refusals 1%`,
 	}, func(ctx context.Context, q *replayFlags) error {
 		if err := q.check(); err != nil {
@@ -72,8 +75,13 @@ func (q *replayFlags) check() error {
 	if len(q.Limits) == 0 {
 		return kit.Usagef("no limit is given: add -l name:amount/period, such as -l rpm:100/min")
 	}
-	if err := (&admin.ScopedLimits{Limits: q.Limits}).Validate(); err != nil {
+	if err := (&admin.ScopedLimits{Scope: admin.Scope{Resource: "any"}, Limits: q.Limits}).Validate(); err != nil {
 		return err
+	}
+	for _, l := range q.Limits {
+		if l.Slots > 0 && q.Held == nil && !q.On {
+			return kit.Usagef("%s is a limit of slots: add --held 2s or --held FIELD:ms, for how long they are held", l)
+		}
 	}
 	for limit, field := range q.Tokens {
 		if field == "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/lab/whatif"
+	"github.com/weirlimits/weir/store"
 )
 
 // usedFlags are the flags of replay --from-usage. Those that are nil have their default.
@@ -59,7 +60,13 @@ const ofLogs = "cannot be used with --from-usage, which checks the limits for ea
 
 func replayUsage(ctx context.Context, a *kit.Run, q *replayFlags) error {
 	cfg := whatif.Config{
-		Limits: func(string, string) []weir.Limit { return q.Limits }, Tokens: q.Tokens, Top: q.Top,
+		Limits: func(_, resource string) []weir.Limit {
+			if store.Aggregate(resource) { // repeats what the resources have
+				return nil
+			}
+			return q.Limits
+		},
+		Tokens: q.Tokens, Top: q.Top,
 	}
 	if q.Target != nil {
 		if cfg.Target = *q.Target; cfg.Target <= 0 || cfg.Target >= 1 {

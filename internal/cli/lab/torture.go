@@ -38,12 +38,14 @@ func TortureCmd(a *kit.Run) *cobra.Command {
 		Use: "torture", Short: "Test a store under faults, and check that weir keeps its promises on it",
 		Long: `Runs callers that spend, settle and read in a namespace that is created for the test and
 purged at the end. Meanwhile calls are cancelled, delayed, lost and repeated, clocks
-differ and processes are killed. Then it checks the answers the callers got against what
-the store shows. No other namespace is touched. The exit code is 0 if all promises were
-kept, otherwise 1; the calls of the failed round are then saved to a file.
+differ and processes are killed; a tenant in a second namespace has none of that. Then it
+checks the answers the callers got against what the store shows. No other namespace is
+touched. The exit code is 0 if all promises were kept, otherwise 1; the calls of the
+failed round are then saved to a file.
 
 A store in memory or on disk is tested from one process; for other stores, more processes
-are started. The faults are ` + torture.Names(torture.AllFaults) + `.`,
+are started. On DynamoDB, a third of the rounds runs with remembered refusals, prefetch and
+split buckets. The faults are ` + torture.Names(torture.AllFaults) + `.`,
 		Example: `  weir torture --store memory: --duration 10s
   weir torture --store 'dynamodb://weir?region=eu-central-1' --rate 100
   weir torture --store redis://localhost --processes 8 --faults kill,drop`,
@@ -65,10 +67,11 @@ func TortureWorkerCmd(a *kit.Run) *cobra.Command {
 }
 
 func runTorture(ctx context.Context, a *kit.Run, q *tortureFlags) error {
-	if err := a.NeedStore(); err != nil {
+	at, err := a.StoreAlone()
+	if err != nil {
 		return err
 	}
-	t, err := stores.OpenTorture(a.Store)
+	t, err := stores.OpenTorture(at)
 	if err != nil {
 		return err
 	}
@@ -143,19 +146,21 @@ func spawnTorture(ctx context.Context, a *kit.Run) (*exec.Cmd, error) {
 	}
 	cmd := exec.CommandContext(ctx, path, "torture-worker")
 	cmd.Args[0] = os.Args[0]
-	cmd.Env = append(os.Environ(), "WEIR_STORE="+a.Store, "WEIR_SERVER=")
+	cmd.Env = append(os.Environ(), "WEIR_STORE="+string(a.Store), "WEIR_SERVER=")
 	cmd.Stderr = os.Stderr
 	return cmd, nil
 }
 
-// unitsPerCall is the maximum number of write units of a call on DynamoDB: the child's write, the parent's write, and
-// the undo of a refusal.
+// unitsPerCall is about how many write units a call takes on DynamoDB: the child's write, the parent's write, and the
+// undo of a refusal. Repeated writes and split buckets take more, tokens debited ahead fewer.
 const unitsPerCall = 3
 
 // announce prints what is about to happen.
 func announce(a *kit.Run, cfg torture.Config) {
-	a.Err.Println(fmt.Sprintf("namespace %s is created for this test, and purged at the end", cfg.Namespace))
-	if !strings.HasPrefix(a.Store, "dynamodb:") {
+	a.Err.Println(fmt.Sprintf(
+		"namespaces %s and %[1]s-beside are created for this test, and purged at the end", cfg.Namespace,
+	))
+	if !strings.HasPrefix(string(a.Store), "dynamodb:") {
 		return
 	}
 	if cfg.Rate == 0 {
@@ -163,9 +168,9 @@ func announce(a *kit.Run, cfg torture.Config) {
 		return
 	}
 	calls := cfg.Rate * cfg.Duration.Seconds()
-	text := fmt.Sprintf("at most %.0f calls and %.0f write units", calls, unitsPerCall*calls)
+	text := fmt.Sprintf("at most %.0f calls, and about %.0f write units", calls, unitsPerCall*calls)
 	if prices, err := cost.ReadPrices(cost.DefaultPrices); err == nil {
-		text += fmt.Sprintf(": up to $%.2f on demand", math.Ceil(unitsPerCall*calls*prices.Write/1e4)/100)
+		text += fmt.Sprintf(": about $%.2f on demand", math.Ceil(unitsPerCall*calls*prices.Write/1e4)/100)
 	}
 	a.Err.Println(text)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/cli/term"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/drift"
 )
 
 // planRequest plans manifests.
@@ -52,7 +53,7 @@ func plan(r *kit.Run) *cobra.Command {
 			}
 			return r.Print(plansView{plans, whatIf}, func() {
 				for i, p := range plans {
-					printPlan(r, p)
+					printPlan(r, p, " Nothing has been applied.")
 					if q.On {
 						printTried(r, &whatIf[i])
 					}
@@ -91,10 +92,15 @@ func planning(
 func diff(r *kit.Run) *cobra.Command {
 	return kit.Func(r, kit.Spec{Use: "diff", Short: "Show how the live limits differ from manifests, and why"},
 		func(ctx context.Context, q *planFlags) error {
-			return planning(ctx, r, q, func(_ planner, plans []*manifest.Plan) error {
-				return r.Print(map[string]any{"manifests": manifest.DriftOf(plans)}, func() {
-					for _, p := range plans {
-						printDrift(r, p)
+			return planning(ctx, r, q, func(p planner, plans []*manifest.Plan) error {
+				store, _ := p.(onStore)
+				reports, err := drift.Reports(ctx, store.lim, plans)
+				if err != nil {
+					return err
+				}
+				return r.Print(map[string]any{"manifests": reports}, func() {
+					for i, p := range plans {
+						printDrift(r, p, &reports[i])
 					}
 				})
 			})
@@ -133,7 +139,8 @@ For all others, existing limits stay as they were and new limits are in shadow. 
 watched for --bake. If --abort-on is met, or on an interrupt or an error, everything is restored
 as it was. With --gate, each share waits until a document allows it; the document is deployed
 separately from the limits, for example by AWS AppConfig. If it is rolled back, so are the limits.
-If the command dies, the stage stays as it is, and the same command continues from there.`,
+If the command dies, the stage stays as it is, and applying the same manifest, on any machine,
+continues from there: with --stage by what its flags define, otherwise as before.`,
 		Example: "  weir limits apply -f tenant-alpha.limits.yaml\n  weir limits apply plan.json --yes\n" +
 			"  weir limits apply -f limits.yaml --stage 5%,25%,100% --bake 10m --abort-on 'refusal_rate>0.05'\n" +
 			"  weir limits apply -f limits.yaml --stage 5%,100% --gate " +
@@ -160,11 +167,14 @@ If the command dies, the stage stays as it is, and the same command continues fr
 				plans, err = makePlans(ctx, p, ms, q.Exact)
 			} else {
 				plans, err = manifest.Load(saved, q.Plan, func(m *manifest.Manifest) (*manifest.Plan, error) {
+					if err := r.InNamespace(m.Namespace); err != nil {
+						return nil, err
+					}
 					return p.plan(ctx, m, false)
 				})
 			}
 			if err != nil {
-				return err
+				return unchanged(err)
 			}
 			return applyPlans(ctx, r, p, plans, &q.applyFlags, &q.stageFlags, 0)
 		})
@@ -183,6 +193,14 @@ func (q *applyRequest) read(r *kit.Run) (saved []byte, ms []*manifest.Manifest, 
 	return saved, nil, err
 }
 
+// unchanged adds to the error of an apply that has not begun that nothing was changed.
+func unchanged(err error) error {
+	if errors.Is(err, kit.ErrCancelled) {
+		return err
+	}
+	return fmt.Errorf("%w; nothing was changed", err)
+}
+
 // applyPlans shows plans, asks for confirmation where necessary, and applies them.
 func applyPlans(
 	ctx context.Context, a *kit.Run, by planner, plans []*manifest.Plan, flags *applyFlags, stage *stageFlags,
@@ -194,7 +212,7 @@ func applyPlans(
 	if a.Output == "table" {
 		err := a.Buffered(func() {
 			for _, p := range plans {
-				printPlan(a, p)
+				printPlan(a, p, "")
 			}
 		})
 		if err != nil {
@@ -202,7 +220,7 @@ func applyPlans(
 		}
 	}
 	if err := agree(ctx, a, plans, flags); err != nil {
-		return err
+		return unchanged(err)
 	}
 	out := api.Applied{Results: []manifest.Result{}}
 	var failure error
@@ -242,7 +260,8 @@ func applyOne(
 				held.By, kit.Instant(held.Until))
 		},
 	}
-	if store, ok := by.(onStore); ok && len(stage.Stages) > 0 {
+	ongoing := p.Rollout != nil && p.Rollout.Same
+	if store, ok := by.(onStore); ok && (ongoing || len(stage.Stages) > 0) {
 		return rollout(ctx, a, store.lim, p, opts, stage)
 	}
 	return by.apply(ctx, p, opts)

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/manifest"
 )
@@ -83,13 +84,13 @@ func (g *approval) Begin(ctx context.Context, percent int) error {
 }
 
 // Check implements manifest.Gate.
-func (g *approval) Check(ctx context.Context, last bool) error {
+func (g *approval) Check(ctx context.Context, last bool) (bool, error) {
 	if err := g.look(ctx); err != nil {
-		return err
+		return false, err
 	}
 	if lets := g.known.Rollouts[g.hash]; lets < g.percent {
 		//nolint:err113 // for people
-		return fmt.Errorf(
+		return false, fmt.Errorf(
 			"the gate (%s) now allows it for %d%% of the entities, no longer for %d%%", g.known.version, lets,
 			g.percent,
 		)
@@ -182,7 +183,7 @@ func checkGate(text string) error {
 		return kit.Usagef(
 			"--gate %q is not a URL such as "+
 				"http://localhost:2772/applications/weir/environments/weir/configurations/gate",
-			text,
+			secret.Address(text),
 		)
 	}
 	return nil

@@ -98,7 +98,8 @@ func (g *gated) start() <-chan error {
 	ended := make(chan error, 1)
 	go func() {
 		_, err := manifest.Rollout(context.WithoutCancel(g.t.Context()), g.lim, g.plan, manifest.RolloutOptions{
-			Stages: []int{5, 50}, Bake: time.Minute, Gate: gate,
+			Terms: &manifest.Terms{Stages: []int{5, 50}, Bake: time.Minute},
+			Gate:  func(context.Context, manifest.Terms) (manifest.Gate, error) { return gate, nil },
 		})
 		ended <- err
 	}()

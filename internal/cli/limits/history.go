@@ -83,7 +83,7 @@ manifest file does not change: applying it again undoes the rollback.`,
 			}
 			plans, err := makePlans(ctx, p, ms, false)
 			if err != nil {
-				return err
+				return unchanged(err)
 			}
 			return applyPlans(ctx, r, p, plans, &q.applyFlags, new(stageFlags), q.Revision)
 		})

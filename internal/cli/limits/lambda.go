@@ -143,7 +143,7 @@ func (p *provisioner) plan(ctx context.Context, m *manifest.Manifest, exact bool
 	if err := json.Unmarshal(a.Saved, &saved); err != nil || len(saved.Plans) != 1 || saved.Plans[0].Plan == nil {
 		return nil, errors.New("the answer of the function is not a plan of this weir")
 	}
-	made := saved.Plans[0].Plan.Of(m)
+	made := saved.Plans[0].Plan.Of(m, "manifest")
 	made.State = saved.Plans[0].State
 	return made, nil
 }

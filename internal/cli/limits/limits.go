@@ -5,8 +5,10 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/aws/function"
@@ -55,8 +57,29 @@ func (f *SourceFlags) Read(a *kit.Run) ([]*manifest.Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	ms, err := manifest.Decode(sources, strictyaml.Options{Set: f.Set, Env: a.LookupEnv})
-	return ms, kit.Mistakes(a, err)
+	ms, err := manifest.Decode(sources, strictyaml.Options{Set: f.Set, Env: variables(a)})
+	if err != nil {
+		return nil, kit.Mistakes(a, err)
+	}
+	for _, m := range ms {
+		if err := a.InNamespace(m.Namespace); err != nil {
+			return nil, err
+		}
+	}
+	return ms, nil
+}
+
+// variables returns how a manifest's variables are looked up: with a prefix, because whoever writes a manifest must not
+// read the rest of the environment.
+func variables(a *kit.Run) func(name string) (string, bool) {
+	return func(name string) (string, bool) {
+		v, ok := a.LookupEnv(strictyaml.EnvPrefix + name)
+		if _, bare := a.LookupEnv(name); bare && !ok {
+			a.Err.Println(fmt.Sprintf("weir: %[1]s of the environment is not used for ${%[1]s}: set %[2]s%[1]s", name,
+				strictyaml.EnvPrefix))
+		}
+		return v, ok
+	}
 }
 
 func validate(r *kit.Run) *cobra.Command {
@@ -98,8 +121,25 @@ which the parameter WeirStack names.`,
 		if err != nil {
 			return err
 		}
-		_, err = r.Out.W.Write(function.Template(ms))
-		return err
+		text := function.Template(ms)
+		switch {
+		case len(text) > function.MaxTemplate || len(ms) > function.MaxResources:
+			r.Err.Printf("CloudFormation refuses this template of %d bytes and %s: it takes at most %d bytes and %d "+
+				"resources; make a template for some of the manifests, or apply them without CloudFormation\n",
+				len(text), kit.Plural(len(ms), "resource"), function.MaxTemplate, function.MaxResources)
+		case len(text) > function.MaxDirect:
+			r.Err.Printf("CloudFormation takes this template of %d bytes only from S3: at most %d bytes without\n",
+				len(text), function.MaxDirect)
+		}
+		if r.Output != "json" {
+			_, err = r.Out.W.Write(text)
+			return err
+		}
+		var doc map[string]any
+		if err := yaml.Unmarshal(text, &doc); err != nil {
+			return err
+		}
+		return r.Print(doc, nil)
 	})
 }
 

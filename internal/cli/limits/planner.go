@@ -75,7 +75,7 @@ func (s onServer) plan(ctx context.Context, m *manifest.Manifest, exact bool) (*
 	case len(got.Plans) != 1 || got.Plans[0] == nil:
 		return nil, fmt.Errorf("the server made %d plans of 1 manifest", len(got.Plans))
 	}
-	return got.Plans[0].Of(m), nil
+	return got.Plans[0].Of(m, "body"), nil
 }
 
 // located is an error with places in the user's own files.

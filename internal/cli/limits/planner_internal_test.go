@@ -41,14 +41,14 @@ func TestOnServer(t *testing.T) {
 	if d := cmp.Diff(&api.PlanQuery{Text: text, Exact: true}, s.got); d != "" {
 		t.Error(d)
 	}
-	p := (&manifest.Plan{Manifest: "m", State: "s"}).Of(ms[0])
+	p := (&manifest.Plan{Manifest: "m", State: "s"}).Of(ms[0], "body")
 	for _, tt := range []struct {
 		opts manifest.ApplyOptions
 		want any
 	}{
 		{
 			manifest.ApplyOptions{Adopt: true},
-			&api.ManifestChange{Text: text, Permitted: api.Permitted{Adopt: true, Delete: new(true), State: "s"}},
+			&api.ManifestChange{Text: string(ms[0].Source()), Permitted: api.Permitted{Adopt: true, Delete: new(true), State: "s"}},
 		},
 		{
 			manifest.ApplyOptions{Keep: true, Rollback: 3},

@@ -10,6 +10,9 @@ import (
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/term"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/delta"
+	"github.com/weirlimits/weir/internal/manifest/drift"
+	"github.com/weirlimits/weir/store"
 )
 
 var signs = map[manifest.Action]string{
@@ -38,11 +41,18 @@ func counted(all ...count) string {
 	return strings.Join(parts, ", ")
 }
 
-// printPlan prints the changes in a plan.
-func printPlan(a *kit.Run, p *manifest.Plan) {
-	a.Out.Println(a.Out.Bold("Plan for " + titleOf(p) + ". Nothing has been applied."))
+// printPlan prints the changes in a plan, with a note in its title.
+func printPlan(a *kit.Run, p *manifest.Plan, note string) {
+	a.Out.Println(a.Out.Bold("Plan for " + titleOf(p) + "." + note))
 	if p.CreateNamespace {
 		a.Out.Println("The namespace does not exist and will be created.")
+	}
+	switch o := p.Rollout; {
+	case o != nil && o.Same:
+		line(a, "A rollout of it is unfinished, at %d%%: apply continues it, %s.", o.Percent, termsText(o.Terms))
+	case o != nil:
+		line(a, "A rollout of another version (%s) is unfinished, at %d%%: apply ends it, for all entities at once.",
+			shortHash(o.Hash), o.Percent)
 	}
 	for i := range p.Changes {
 		printChange(a, &p.Changes[i])
@@ -66,7 +76,7 @@ func headOf(c *manifest.Change) string {
 	switch {
 	case c.Own:
 		return c.Target
-	case c.Entity == "" && c.On == "":
+	case c.Entity == "" && c.Resource == "" && c.Plan == "":
 		return "the system defaults"
 	}
 	return "limits of " + c.Target
@@ -75,9 +85,9 @@ func headOf(c *manifest.Change) string {
 func printChange(a *kit.Run, c *manifest.Change) {
 	head := fmt.Sprintf("%s %s %s", signs[c.Action], c.Action, headOf(c))
 	switch {
-	case c.Moves == manifest.Both:
+	case c.Moves == delta.Both:
 		head += ": loosens in one way, tightens in another"
-	case c.Moves != manifest.Same:
+	case c.Moves != delta.Same:
 		head += ": " + string(c.Moves)
 	case c.Action == manifest.Adopt && len(c.Fields) == 0:
 		head += ": values stay the same, managed from now on"
@@ -85,10 +95,13 @@ func printChange(a *kit.Run, c *manifest.Change) {
 	a.Out.Println()
 	a.Out.Println(colored(a, c.Action, term.Clean(head)))
 	if c.Touches != nil && c.Entity == "" {
-		if c.On != "" {
+		switch {
+		case c.Plan != "":
+			line(a, "    applies to %s on the plan without limits of their own", kit.Plural(c.Touches.OnPlan, "entity"))
+		case c.Resource != "":
 			line(a, "    applies to entities without limits of their own on %s",
 				strings.TrimPrefix(c.Target, "resource "))
-		} else {
+		default:
 			line(a, "    applies where neither the entity nor the resource has limits")
 		}
 	}
@@ -109,6 +122,9 @@ func printChange(a *kit.Run, c *manifest.Change) {
 	if c.Touches != nil {
 		line(a, "    %s", touchesText(c))
 	}
+	if c.Refused != "" {
+		a.Out.Println(a.Out.Bad(term.Clean("    refused: " + c.Refused)))
+	}
 }
 
 // otherwise describes which limits apply before new limits are created, or after limits are deleted.
@@ -119,6 +135,8 @@ func otherwise(c *manifest.Change) string {
 	}[c.Action]; {
 	case !limits || when == "":
 		return ""
+	case c.From == "" && store.Aggregate(c.Resource):
+		return when + " nothing limits it"
 	case c.From == "":
 		return when + " no limits apply, and requests fail with an error"
 	default:
@@ -139,13 +157,15 @@ func colored(a *kit.Run, action manifest.Action, text string) string {
 
 // fieldText returns text such as "rpm: 500 -> 200 per minute (tightens)". For a change, a missing value is written as
 // none.
-func fieldText(f manifest.Field, changes bool) string {
+func fieldText(f delta.Field, changes bool) string {
 	name, none := f.Name, "none"
 	if f.Limit != "" {
 		if name = f.Limit; f.Name != "limit" && f.Name != "rate" {
 			name += " " + f.Name
 		}
 		none = "no limit"
+	} else if f.Name == "entities" {
+		none = "any"
 	}
 	text := name + ": "
 	switch {
@@ -156,7 +176,7 @@ func fieldText(f manifest.Field, changes bool) string {
 	default:
 		text += shorter(cmp.Or(f.Old, none), cmp.Or(f.New, none))
 	}
-	if f.Moves != manifest.Same && changes {
+	if f.Moves != delta.Same && changes {
 		text += " (" + string(f.Moves) + ")"
 	}
 	return text
@@ -187,20 +207,29 @@ func printPlanTotals(a *kit.Run, p *manifest.Plan) {
 			line(a, "Already as declared: %d.", p.Unchanged)
 		}
 	}
-	if p.LeftAlone > 0 {
-		some := strings.Join(p.Some, ", ")
-		if p.LeftAlone > len(p.Some) {
-			some = fmt.Sprintf("%d records: %s, …", p.LeftAlone, some)
-		}
-		line(a, "Not declared here, left alone: %s.", some)
-	}
+	printLeftAlone(a, p)
 	for _, name := range slices.Sorted(maps.Keys(p.Others)) {
 		line(a, "Of manifest %s, left alone: %s.", name, kit.Plural(p.Others[name], "record"))
+	}
+	for _, text := range p.Warnings {
+		line(a, "Warning: %s", text)
 	}
 	if text := overText(p); text != "" {
 		line(a, "%s", text)
 	}
 	a.Out.Println()
+}
+
+// printLeftAlone prints some of the records that no manifest manages.
+func printLeftAlone(a *kit.Run, p *manifest.Plan) {
+	if p.LeftAlone == 0 {
+		return
+	}
+	some := strings.Join(p.Some, ", ")
+	if p.LeftAlone > len(p.Some) {
+		some = fmt.Sprintf("%d records: %s, …", p.LeftAlone, some)
+	}
+	line(a, "Not declared here, left alone: %s.", some)
 }
 
 func printResult(a *kit.Run, r *manifest.Result) {
@@ -217,23 +246,29 @@ func printResult(a *kit.Run, r *manifest.Result) {
 	}
 }
 
-var driftTexts = map[manifest.Drift]string{
-	manifest.Edited:     "changed by hand since the manifest was applied",
-	manifest.Removed:    "removed by hand since the manifest was applied",
-	manifest.Unapplied:  "not applied yet: the manifest has changed",
-	manifest.Unmanaged:  "conflicting: live, but not managed by any manifest",
-	manifest.Undeclared: "live, but no longer declared",
+var driftTexts = map[drift.Why]string{
+	drift.Edited:     "changed by hand since the manifest was applied",
+	drift.Removed:    "removed by hand since the manifest was applied",
+	drift.Unapplied:  "not applied yet: the manifest has changed",
+	drift.Unmanaged:  "conflicting: live, but not managed by any manifest",
+	drift.Undeclared: "live, but no longer declared",
 }
 
-func printDrift(a *kit.Run, p *manifest.Plan) {
+func printDrift(a *kit.Run, p *manifest.Plan, report *drift.Report) {
 	a.Out.Println(a.Out.Bold("Drift of " + titleOf(p)))
 	if p.CreateNamespace {
 		a.Out.Println("The namespace does not exist.")
 	}
+	byHand := false
 	for i := range p.Changes {
-		c := &p.Changes[i]
+		c, r := &p.Changes[i], &report.Drift[i]
+		byHand = byHand || r.Why.Hand()
+		head := signs[c.Action] + " " + headOf(c) + ": " + driftTexts[r.Why]
+		if r.By != "" {
+			head += ", by " + r.By + " at " + kit.Instant(r.At)
+		}
 		a.Out.Println()
-		a.Out.Println(colored(a, c.Action, term.Clean(signs[c.Action]+" "+headOf(c)+": "+driftTexts[p.Drift(c)])))
+		a.Out.Println(colored(a, c.Action, term.Clean(head)))
 		for _, f := range c.Fields {
 			name := strings.TrimSpace(f.Limit + " " + strings.TrimPrefix(strings.TrimPrefix(f.Name, "limit"), "rate"))
 			line(a, "    %s: live %s, declared %s", name, cmp.Or(f.Old, "nothing"), cmp.Or(f.New, "nothing"))
@@ -245,5 +280,19 @@ func printDrift(a *kit.Run, p *manifest.Plan) {
 	} else if !p.CreateNamespace {
 		a.Out.Println("No drift: everything declared is live (" + kit.Plural(p.Unchanged, "record") + ").")
 	}
+	if byHand {
+		line(a, "To keep what was changed by hand, take it into the file from: weir --namespace %s limits export%s",
+			p.Namespace, ofManifest(p))
+		line(a, "To revert it: weir limits apply")
+	}
+	printLeftAlone(a, p)
 	a.Out.Println()
+}
+
+// ofManifest returns the flag that names the manifest of a plan.
+func ofManifest(p *manifest.Plan) string {
+	if p.Manifest == manifest.DefaultName {
+		return ""
+	}
+	return " --manifest " + p.Manifest
 }

@@ -13,8 +13,10 @@ import (
 
 	"github.com/weirlimits/weir"
 	weiradmin "github.com/weirlimits/weir/admin"
-	"github.com/weirlimits/weir/internal/cli/admin"
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/cli/term"
+	"github.com/weirlimits/weir/internal/cli/usage"
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
@@ -26,8 +28,7 @@ type stageFlags struct {
 	Gate    string        `json:"gate"`
 	Servers []string      `json:"deciding_server"`
 
-	percents  []int
-	threshold float64 // negative for none
+	percents []int
 }
 
 // errStages describes the format of --stage.
@@ -57,14 +58,8 @@ func (f *stageFlags) check() error {
 			f.percents = append(f.percents, n)
 		}
 	}
-	f.threshold = -1
-	if f.Abort != "" {
-		text, ok := strings.CutPrefix(f.Abort, "refusal_rate>")
-		n, err := strconv.ParseFloat(text, 64)
-		if !ok || err != nil || !(n >= 0 && n < 1) {
-			return kit.Usagef("--abort-on %q is not refusal_rate>N with 0 <= N < 1", f.Abort)
-		}
-		f.threshold = n
+	if _, err := thresholdOf(f.Abort); err != nil {
+		return err
 	}
 	switch {
 	case last != 100:
@@ -77,41 +72,83 @@ func (f *stageFlags) check() error {
 	return nil
 }
 
+// terms returns the terms that the flags define; nil without --stage.
+func (f *stageFlags) terms() *manifest.Terms {
+	if len(f.Stages) == 0 {
+		return nil
+	}
+	return &manifest.Terms{Stages: f.percents, Bake: f.Bake, AbortOn: f.Abort, GateURL: f.Gate, Servers: f.Servers}
+}
+
+// termsText describes the terms of a plan's rollout, as flags: --stage 5%,100% --bake 10m0s.
+func termsText(t manifest.Terms) string {
+	var text strings.Builder
+	text.WriteString("--stage ")
+	for _, percent := range t.Stages {
+		text.WriteString(strconv.Itoa(percent) + "%,")
+	}
+	text.WriteString("100% --bake " + t.Bake.String())
+	if t.AbortOn != "" {
+		text.WriteString(" --abort-on '" + t.AbortOn + "'")
+	}
+	return text.String()
+}
+
+// thresholdOf reads the condition of --abort-on: the share of refused requests, negative for none.
+func thresholdOf(abort string) (float64, error) {
+	if abort == "" {
+		return -1, nil
+	}
+	text, ok := strings.CutPrefix(abort, "refusal_rate>")
+	n, err := strconv.ParseFloat(text, 64)
+	if !ok || err != nil || !(n >= 0 && n < 1) {
+		return 0, kit.Usagef("--abort-on %q is not refusal_rate>N with 0 <= N < 1", abort)
+	}
+	return n, nil
+}
+
 // rollout applies a plan in stages.
 func rollout(
 	ctx context.Context, a *kit.Run, lim *weir.Limiter, p *manifest.Plan, opts manifest.ApplyOptions, f *stageFlags,
 ) (manifest.Result, error) {
-	gate, err := gate(ctx, a, f, lim, p)
-	if err != nil {
-		return manifest.Result{}, err
-	}
 	return manifest.Rollout(ctx, lim, p, manifest.RolloutOptions{
-		ApplyOptions: opts, Stages: f.percents, Bake: f.Bake, Gate: gate,
-		Staging: func(percent, records int) {
+		ApplyOptions: opts, Terms: f.terms(), Gate: func(ctx context.Context, t manifest.Terms) (manifest.Gate, error) {
+			return gate(ctx, a, t, lim, p)
+		},
+		Staging: func(t manifest.Terms, percent, records int) {
 			a.Err.Printf("%s: %s for %d%% of the entities, watched for %s\n",
-				p.Namespace, kit.Plural(records, "record"), percent, f.Bake)
+				term.Clean(p.Namespace), kit.Plural(records, "record"), percent, t.Bake)
 		},
 	})
 }
 
 // gate returns the gate that watches a rollout.
-func gate(ctx context.Context, a *kit.Run, f *stageFlags, lim *weir.Limiter, p *manifest.Plan) (manifest.Gate, error) {
-	g := &refusals{threshold: f.threshold, read: usageOf(lim.In(p.Namespace), time.Now())}
-	if len(f.Servers) > 0 {
-		token, err := a.Token("deciding-server")
+func gate(
+	ctx context.Context, a *kit.Run, t manifest.Terms, lim *weir.Limiter, p *manifest.Plan,
+) (manifest.Gate, error) {
+	threshold, err := thresholdOf(t.AbortOn)
+	if err != nil {
+		return nil, err
+	}
+	tell := func(text string) { a.Err.Println(term.Clean(p.Namespace + ": " + text)) }
+	g := &refusals{threshold: threshold, read: usageOf(lim.In(p.Namespace), time.Now()), tell: tell}
+	if len(t.Servers) > 0 {
+		token, err := a.Token(secret.Text{}, "deciding-server")
 		if err != nil {
 			return nil, err
 		}
-		g.read = overviewsOf(f.Servers, token, p.Namespace)
+		via, err := a.Transport("deciding-server")
+		if err != nil {
+			return nil, err
+		}
+		client := secret.Client(10*time.Second, via)
+		g.read = overviewsOf(client, t.Servers, token.Reveal(), p.Namespace)
 	}
-	if f.Gate == "" {
+	if t.GateURL == "" {
 		return g, nil
 	}
-	ap := &approval{hash: p.Hash, read: lettingOf(
-		&http.Client{Timeout: 10 * time.Second}, f.Gate,
-	), tell: func(text string) {
-		a.Err.Println(p.Namespace + ": " + text)
-	}, next: g}
+	read := lettingOf(&http.Client{Timeout: 10 * time.Second}, t.GateURL)
+	ap := &approval{hash: p.Hash, read: read, tell: tell, next: g}
 	return ap, ap.look(ctx) // fail before the rollout begins
 }
 
@@ -122,7 +159,9 @@ type tallied struct{ decided, refused int64 }
 type refusals struct {
 	threshold float64
 	read      func(context.Context) ([]tallied, error) // one per server, or one for the store
+	tell      func(string)
 	base      []tallied
+	waiting   bool // for a request
 }
 
 // enough is the number of decisions needed to judge a stage before its end.
@@ -133,6 +172,7 @@ func (g *refusals) Open(context.Context, int) (bool, error) { return true, nil }
 
 // Begin implements manifest.Gate.
 func (g *refusals) Begin(ctx context.Context, _ int) (err error) {
+	g.waiting = false
 	if g.threshold >= 0 {
 		if g.base, err = g.read(ctx); err != nil {
 			err = fmt.Errorf("read how many requests are refused: %w", err)
@@ -141,17 +181,17 @@ func (g *refusals) Begin(ctx context.Context, _ int) (err error) {
 	return err
 }
 
-// Check implements manifest.Gate.
-func (g *refusals) Check(ctx context.Context, last bool) error {
+// Check implements manifest.Gate. A stage in which nothing was decided does not end.
+func (g *refusals) Check(ctx context.Context, last bool) (bool, error) {
 	if g.threshold < 0 {
-		return nil
+		return true, nil
 	}
 	now, err := g.read(ctx)
 	if err != nil && last { // the outcome of the stage is unknown
-		return fmt.Errorf("read how many requests are refused: %w", err)
+		return false, fmt.Errorf("read how many requests are refused: %w", err)
 	}
 	if err != nil {
-		return nil //nolint:nilerr // the next check may succeed
+		return false, nil //nolint:nilerr // the next check may succeed
 	}
 	var sum tallied
 	for i, n := range now {
@@ -163,16 +203,25 @@ func (g *refusals) Check(ctx context.Context, last bool) error {
 		sum.decided += n.decided - b.decided
 		sum.refused += n.refused - b.refused
 	}
-	if sum.decided == 0 || sum.decided < enough && !last {
-		return nil
+	if sum.decided < enough && !last {
+		return false, nil
 	}
-	if rate := float64(sum.refused) / float64(sum.decided); rate > g.threshold {
-		//nolint:err113 // for people
-		return fmt.Errorf(
-			"%d of %d requests were refused: refusal_rate %.3g > %g", sum.refused, sum.decided, rate, g.threshold,
-		)
+	if sum.decided == 0 {
+		if !g.waiting {
+			g.tell("waiting: no request was decided in this stage")
+		}
+		g.waiting = true
+		return false, nil
 	}
-	return nil
+	rate := float64(sum.refused) / float64(sum.decided)
+	text := fmt.Sprintf("%d of %d requests were refused: refusal_rate %.3g", sum.refused, sum.decided, rate)
+	if rate > g.threshold {
+		return false, fmt.Errorf("%s > %g", text, g.threshold) //nolint:err113 // for people
+	}
+	if last {
+		g.tell(fmt.Sprintf("%s <= %g", text, g.threshold))
+	}
+	return last, nil
 }
 
 // errNotCounted is for stores that count only refusals, on which every request would seem to be refused.
@@ -197,7 +246,7 @@ func usageOf(lim *weir.Limiter, began time.Time) func(context.Context) ([]tallie
 			w := &page.Items[i]
 			sum[0].decided += w.Requests + w.Refused
 			sum[0].refused += w.Refused
-			debited = debited || admin.Spent(*w)
+			debited = debited || usage.Spent(*w)
 		}
 		if debited && sum[0].decided == sum[0].refused {
 			return nil, errNotCounted
@@ -207,8 +256,9 @@ func usageOf(lim *weir.Limiter, began time.Time) func(context.Context) ([]tallie
 }
 
 // overviewsOf returns a function that reads what servers have decided in a namespace since they started.
-func overviewsOf(servers []string, token, namespace string) func(context.Context) ([]tallied, error) {
-	client := &http.Client{Timeout: 10 * time.Second}
+func overviewsOf(
+	client *http.Client, servers []string, token, namespace string,
+) func(context.Context) ([]tallied, error) {
 	return func(ctx context.Context) ([]tallied, error) {
 		all := make([]tallied, len(servers))
 		for i, server := range servers {

@@ -10,18 +10,15 @@ import (
 
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
-	"github.com/weirlimits/weir/store"
 )
 
 // aggregateFlags configure how usage is booked.
 type aggregateFlags struct {
-	EnableStream bool           `json:"enable_stream"`
-	NoSplit      bool           `json:"no_split"`
-	Hours        string         `json:"keep_hours"`
-	Days         string         `json:"keep_days"`
-	Months       string         `json:"keep_months"`
-	Every        *time.Duration `json:"every"`
-	Once         bool           `json:"once"`
+	EnableStream bool `json:"enable_stream"`
+	NoSplit      bool `json:"no_split"`
+	keepFlags
+	Every *time.Duration `json:"every"`
+	Once  bool           `json:"once"`
 }
 
 // AggregateCmd returns the command that books usage.
@@ -34,7 +31,8 @@ dies, the others count what it has not, and nothing is counted twice.
 For a DynamoDB table it reads the stream, and splits buckets that are written more often than one
 item allows. If the table was deployed with an aggregator function, you do not need to run it.
 
-For a Redis store it scans all buckets about every ten seconds.`,
+For a Redis store it scans all buckets about every ten seconds. weir serve --aggregate does the
+same, without a process of its own.`,
 		Example: `  weir aggregate --store 'dynamodb://weir?region=eu-central-1' --enable-stream
   weir aggregate --store 'dynamodb://weir?region=eu-central-1' --keep-hours 720h --keep-days forever
   weir aggregate --store redis://redis.internal:6379/0 --keep-hours 48h`,
@@ -42,11 +40,12 @@ For a Redis store it scans all buckets about every ten seconds.`,
 }
 
 func aggregate(ctx context.Context, a *kit.Run, q *aggregateFlags) error {
-	if err := a.NeedStore(); err != nil {
+	at, err := a.StoreAlone()
+	if err != nil {
 		return err
 	}
-	every := 10 * time.Second
-	switch redis := stores.IsRedis(a.Store); {
+	every := bookEvery
+	switch redis := stores.IsRedis(at); {
 	case redis && q.EnableStream:
 		return kit.Usage(errors.New("--enable-stream is only for a DynamoDB table, not for Redis"))
 	case redis && q.NoSplit:
@@ -62,29 +61,9 @@ func aggregate(ctx context.Context, a *kit.Run, q *aggregateFlags) error {
 	if err != nil {
 		return err
 	}
-	return stores.Book(ctx, a.Store, stores.Booking{
+	return stores.Book(ctx, at, stores.Booking{
 		Retention: retention, Log: slog.New(slog.NewTextHandler(a.Err.W, nil)),
 		Started:      func(what string) { a.Err.Println(what) },
 		EnableStream: q.EnableStream, NoSplit: q.NoSplit, Every: every, Once: q.Once,
 	})
-}
-
-func (f *aggregateFlags) retention() (r store.Retention, err error) {
-	for _, p := range []struct {
-		flag, value string
-		to          *time.Duration
-	}{{"keep-hours", f.Hours, &r.Hourly}, {"keep-days", f.Days, &r.Daily}, {"keep-months", f.Months, &r.Monthly}} {
-		switch p.value {
-		case "": // the store's default
-		case "forever":
-			*p.to = -1
-		default:
-			if *p.to, err = time.ParseDuration(p.value); err != nil || *p.to < time.Hour {
-				return r, kit.Usagef(
-					"--%s %q must be a duration of at least an hour, such as 2160h, or forever", p.flag, p.value,
-				)
-			}
-		}
-	}
-	return r, nil
 }

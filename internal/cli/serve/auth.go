@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"log/slog"
-	"net"
 
 	"github.com/weirlimits/weir/internal/serve/auth"
 )
@@ -22,22 +21,9 @@ func (f *authFlags) open(_ context.Context, s *serving) (err error) {
 	if !f.given() {
 		return nil
 	}
-	if f.book, err = auth.Open(f.File, s.log); err != nil {
-		return err
+	f.book, err = auth.Open(f.File, s.log)
+	if err == nil && s.tls.ClientCA == "" && f.book.Certificates() {
+		s.log.Warn("entries for certificates have no effect without --tls-client-ca", slog.String("file", f.File))
 	}
-	if s.tls.opened == nil {
-		warnClear(s.log, s.http.ln, s.grpc.ln)
-	}
-	return nil
-}
-
-// warnClear warns, once, that tokens are sent unencrypted to an address that others can reach.
-func warnClear(log *slog.Logger, listeners ...net.Listener) {
-	for _, ln := range listeners {
-		if ln != nil && !loopback(ln.Addr()) {
-			log.Warn("tokens travel in the clear: use --tls-cert and --tls-key, or a proxy that terminates TLS",
-				slog.String("address", ln.Addr().String()))
-			return
-		}
-	}
+	return err
 }

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -9,14 +10,16 @@ import (
 	"sync/atomic"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/fleet/instances"
 	"github.com/weirlimits/weir/store"
 )
 
 // backstopFlags configure the answers while the store does not answer.
 type backstopFlags struct {
-	OnUnavailable weir.OnUnavailable `json:"on_unavailable" values:"local,deny,allow" default:"local"`
+	OnUnavailable weir.OnUnavailable `json:"on_unavailable" values:"local,deny,allow"`
 	Instances     string             `json:"instances" default:"auto"`
 
 	counter atomic.Pointer[instances.Counter]
@@ -62,7 +65,8 @@ func (f *backstopFlags) count() int {
 
 //nolint:unparam // a step of a part may fail
 func (f *backstopFlags) open(_ context.Context, s *serving) error {
-	s.run.Config.OnUnavailable, s.run.Config.Instances = f.OnUnavailable, f.count
+	s.run.Config.OnUnavailable = cmp.Or(f.OnUnavailable, stores.OnUnavailable(s.run.Store))
+	s.run.Config.Instances = f.count
 	return nil
 }
 
@@ -75,9 +79,8 @@ func (f *backstopFlags) start(_ context.Context, s *serving) error {
 }
 
 // task returns the task that counts the servers on a store, or nil if there is nothing to count.
-func (f *backstopFlags) task(address string, st store.Store, log *slog.Logger) task {
-	scheme, _, _ := strings.Cut(address, ":")
-	if f.Instances != "auto" && f.name() == "" || scheme == "memory" || scheme == "disk" { // used by one process only
+func (f *backstopFlags) task(address secret.Address, st store.Store, log *slog.Logger) task {
+	if f.Instances != "auto" && f.name() == "" || stores.Alone(address) {
 		return nil
 	}
 	c := instances.New(st, log)

@@ -3,6 +3,8 @@ package serve
 import (
 	"log/slog"
 	"testing"
+
+	"github.com/weirlimits/weir/internal/api/secret"
 )
 
 // How servers are counted depends on the store and on --instances.
@@ -27,7 +29,7 @@ func TestInstances(t *testing.T) {
 		if err := f.check(); (err == nil) != tt.ok {
 			t.Errorf("%s: %v", tt.instances, err)
 		}
-		if p := f.task(tt.store, nil, slog.New(slog.DiscardHandler)); tt.ok && (p != nil) != tt.counts {
+		if p := f.task(secret.Address(tt.store), nil, slog.New(slog.DiscardHandler)); tt.ok && (p != nil) != tt.counts {
 			t.Errorf("%s on %s: counts %v", tt.instances, tt.store, p != nil)
 		}
 		if n := f.count(); n != tt.before {

@@ -4,27 +4,27 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/kit"
-	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/fleet/cells"
 	limiter "github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/metrics"
 	"github.com/weirlimits/weir/store"
 )
 
 // cellFlags configure the cell that the process belongs to.
 type cellFlags struct {
-	Name     string        `json:"cell"`
-	Registry string        `json:"cells"`
-	Beat     time.Duration `json:"cell_beat" range:"100ms..1m" default:"1s"`
+	Name     string         `json:"cell"`
+	Registry secret.Address `json:"cells"`
+	Beat     time.Duration  `json:"cell_beat" range:"100ms..1m" default:"1s"`
 
 	opened store.Store // the registry's
 	agent  *cells.Agent
@@ -45,7 +45,6 @@ func (f *cellFlags) check() error {
 	return nil
 }
 
-//nolint:unparam // a step of a part may fail
 func (f *cellFlags) open(_ context.Context, s *serving) error {
 	if f.Name == "" {
 		return nil
@@ -53,14 +52,19 @@ func (f *cellFlags) open(_ context.Context, s *serving) error {
 	s.atEnd(func() { f.close(s.log) })
 	s.observers = append(s.observers, f.observer())
 	s.run.Shares = func(st store.Store) (policy.Shares, error) { return f.shares(st, s.log) }
-	return nil
+	_, err := s.run.StoreAt("cells", f.Registry)
+	return err
 }
 
 // shares creates the cell's agent on the limiter's store.
 func (f *cellFlags) shares(st store.Store, log *slog.Logger) (policy.Shares, error) {
 	var err error
-	if f.opened, err = stores.Open(f.Registry, stores.Existing); err != nil {
-		return nil, fmt.Errorf("--cells: %w", err)
+	f.opened, err = openAside("cells", f.Registry, log, func(ctx context.Context) (bool, error) {
+		cell, err := cells.Owner(ctx, st)
+		return cell == f.Name, err
+	})
+	if err != nil {
+		return nil, err
 	}
 	_, alone := st.(store.Exclusive)
 	f.agent, err = cells.New(cells.Config{
@@ -77,6 +81,14 @@ func (f *cellFlags) shares(st store.Store, log *slog.Logger) (policy.Shares, err
 // observer counts the requests that are offered to the cell.
 func (f *cellFlags) observer() *weir.Observer {
 	return &weir.Observer{Decided: func(_ context.Context, e weir.DecidedEvent) { f.agent.Count(e) }}
+}
+
+// ready returns an error while the cell has no share, so that it admits nothing.
+func (f *cellFlags) ready() error {
+	if f.agent != nil && !f.agent.Admits() {
+		return decide.ErrNoShare
+	}
+	return nil
 }
 
 // start starts the agent's heartbeats.
@@ -135,10 +147,10 @@ func reportCell(s *metrics.Scrape, name string, st cells.Status, share func(name
 	s.Gauge("weir_cell_missing", "Cells that have not been heard from.", metrics.Value(missing, cell...))
 	s.Gauge("weir_cell_foreign_processes", "Processes of another installation, with another store, that use this "+
 		"cell's name.", metrics.Value(others, cell...))
-	if !st.Contact.IsZero() {
-		s.Gauge("weir_cell_contact_age_seconds", "Time since the registry of cells was last read.",
-			metrics.Value(time.Since(st.Contact).Seconds(), cell...))
-	}
+	s.Gauge("weir_cell_contact_age_seconds", "Time since the registry of cells was last read, or since the start.",
+		metrics.Value(time.Since(st.Contact).Seconds(), cell...))
+	s.Gauge("weir_cell_share_stale", "1 while the registry of cells does not answer, and the cell uses the share that "+
+		"its own store has.", metrics.Truth(st.Err != nil, cell...))
 	var all []cellShare
 	for _, namespace := range st.View.Namespaces() {
 		all = append(all, cellShare{

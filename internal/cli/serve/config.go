@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,8 +14,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
+	"github.com/weirlimits/weir/internal/fleet/cells"
 	"github.com/weirlimits/weir/internal/fleet/configflow"
 	"github.com/weirlimits/weir/internal/fleet/configflow/snssqs"
 	"github.com/weirlimits/weir/internal/policy/lastgood"
@@ -24,10 +27,11 @@ import (
 
 // configFlags configure how a server learns of changes that others make.
 type configFlags struct {
-	Poll  time.Duration `json:"config_poll" default:"5s"`
-	File  string        `json:"config_file"`
-	From  string        `json:"config_from"`
-	Queue string        `json:"config_queue"`
+	TTL   time.Duration  `json:"cache_ttl" range:"1s..1h" default:"1m"`
+	Poll  time.Duration  `json:"config_poll" default:"5s"`
+	File  string         `json:"config_file"`
+	From  secret.Address `json:"config_from"`
+	Queue string         `json:"config_queue"`
 
 	known *lastgood.Known
 	flow  *configflow.Flow // set once the store is open
@@ -43,23 +47,24 @@ func (f *configFlags) check() error {
 		return kit.Usage(errors.New("--config-queue needs --config-from"))
 	case f.Queue != "" && (err != nil || u.Host == "" || !strings.HasPrefix(u.Scheme, "http")):
 		return kit.Usagef("--config-queue %q is not a URL such as "+
-			"https://sqs.eu-central-1.amazonaws.com/123456789012/weir-cell", f.Queue)
+			"https://sqs.eu-central-1.amazonaws.com/123456789012/weir-cell", secret.Address(f.Queue))
 	}
 	return nil
 }
 
-// open reads --config-file.
+// open sets how long limits are cached, and reads --config-file.
 //
 //nolint:unparam // a step of a part may fail
 func (f *configFlags) open(_ context.Context, s *serving) error {
 	if f.File != "" {
-		known, err := lastgood.Open(f.File, nameOf(s.run.Store))
+		known, err := lastgood.Open(f.File, nameOf(string(s.run.Store)))
 		if err != nil {
 			s.log.Warn("the last known limits cannot be read", slog.Any("error", err))
 		}
 		f.known = known
 	}
-	s.run.LastGood, s.run.Late = f.lastGood(), f.late(s.run.Store, s.http.LeaseKey != "", s.log)
+	s.run.Config.CacheTTL = f.TTL
+	s.run.LastGood, s.run.Late = f.lastGood(), f.late(s)
 	s.observers = append(s.observers, f.observer(s.log))
 	return nil
 }
@@ -86,14 +91,31 @@ func (f *configFlags) lastGood() func([]store.Key) (store.Got, bool) {
 
 // late returns how to start without the store, or nil if that is impossible. It needs limits in the file, and a key for
 // lease ids that does not come from the store.
-func (f *configFlags) late(address string, key bool, log *slog.Logger) func(error) store.Store {
-	if f.known == nil || f.known.At().IsZero() || !key {
+func (f *configFlags) late(s *serving) func(error) store.Store {
+	if f.known == nil || f.known.At().IsZero() || !s.http.LeaseKey.Given() {
 		return nil
 	}
+	open := func() (store.Store, error) {
+		st, err := stores.Open(s.run.Store, stores.Create)
+		if err != nil || s.cell.Name != "" {
+			return st, err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
+		defer cancel()
+		cell, err := cells.Owner(ctx, st)
+		if cell != "" {
+			err = kit.Alien(cell)
+		}
+		if err != nil {
+			_ = st.Close()
+			return nil, err
+		}
+		return st, nil
+	}
 	return func(why error) store.Store {
-		log.Warn("the store does not answer: using the limits from the file", slog.Any("error", why),
+		s.log.Warn("the store does not answer: using the limits from the file", slog.Any("error", why),
 			slog.Time("as_of", f.known.At()), slog.String("file", f.File))
-		return configflow.OpenLate(func() (store.Store, error) { return stores.Open(address, stores.Create) }, why, log)
+		return configflow.OpenLate(open, why, s.log)
 	}
 }
 
@@ -116,15 +138,27 @@ func (f *configFlags) start(ctx context.Context, s *serving) error {
 		s.tasks = append(s.tasks, f.flow.Run)
 	}
 	if f.From == "" {
+		if err := configflow.Release(ctx, st); err != nil && kit.CodeOf(err) != kit.Unavailable {
+			return err
+		}
 		return nil
 	}
-	source, err := stores.Open(f.From, stores.Existing)
+	at, err := s.run.StoreAt("config-from", f.From)
 	if err != nil {
-		return fmt.Errorf("--config-from: %w", err)
+		return err
 	}
-	s.atEnd(func() { _ = source.Close() }) // it was only read from
-	mirror := configflow.NewMirror(configflow.MirrorConfig{From: source, To: st, Log: s.log})
-	s.metrics.counts.Register(func(to *metrics.Scrape) { reportMirror(to, mirror.Age()) })
+	from, err := openAside("config-from", at, s.log, func(ctx context.Context) (bool, error) {
+		epochs, err := lastgood.Epochs(ctx, st, store.Registry, weir.DefaultNamespace)
+		return slices.ContainsFunc(epochs, func(n uint64) bool { return n > 0 }), err
+	})
+	if err != nil {
+		return err
+	}
+	s.atEnd(func() { _ = from.Close() }) // it was only read from
+	mirror := configflow.NewMirror(configflow.MirrorConfig{
+		From: from, Source: nameOf(string(at)), To: st, Log: s.log,
+	})
+	s.metrics.counts.Register(func(to *metrics.Scrape) { reportMirror(to, mirror) })
 	s.tasks = append(s.tasks, mirror.Run)
 	if f.Queue == "" {
 		return nil
@@ -136,6 +170,28 @@ func (f *configFlags) start(ctx context.Context, s *serving) error {
 	consumer := &snssqs.Consumer{Client: client, URL: f.Queue, Apply: mirror.Apply, Log: s.log}
 	s.tasks = append(s.tasks, consumer.Run)
 	return nil
+}
+
+// openAside opens the store of a flag, which no decision needs. If it does not answer, and the process's own store
+// has what was last read from it, the process goes by that, and opens the store as soon as it answers.
+func openAside(
+	flag string, at secret.Address, log *slog.Logger, known func(context.Context) (bool, error),
+) (store.Store, error) {
+	st, err := stores.Open(at, stores.Existing)
+	if err == nil {
+		return st, nil
+	}
+	why := fmt.Errorf("--%s: %w", flag, err)
+	if kit.CodeOf(err) != kit.Unavailable {
+		return nil, why
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
+	defer cancel()
+	if ok, err := known(ctx); !ok || err != nil {
+		return nil, errors.Join(why, err)
+	}
+	log.Warn("a store does not answer: going by what was last read from it", slog.Any("error", why))
+	return configflow.OpenLate(func() (store.Store, error) { return stores.Open(at, stores.Existing) }, why, log), nil
 }
 
 // reportFlow adds the metrics of how the process learns of changes.
@@ -151,10 +207,13 @@ func reportFlow(s *metrics.Scrape, st configflow.Status) {
 		metrics.Value(st.Unreadable))
 }
 
-// reportMirror adds the metric of the age of a cell's configuration.
-func reportMirror(s *metrics.Scrape, age time.Duration) {
+// reportMirror adds the metrics of the age of a cell's configuration.
+func reportMirror(s *metrics.Scrape, m *configflow.Mirror) {
+	age, stale := m.Age()
 	s.Gauge("weir_config_mirror_age_seconds",
 		"For how long the cell's configuration may have differed from its source.", metrics.Value(age.Seconds()))
+	s.Gauge("weir_config_mirror_stale", "1 until the cell's configuration has been compared with its source since "+
+		"the process started.", metrics.Truth(stale))
 }
 
 // queueClient returns a client for the region in the queue's URL, or else the environment's region.

@@ -7,9 +7,12 @@ import (
 
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
+	limiter "github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/envoy"
+	"github.com/weirlimits/weir/internal/serve/grpcapi"
+	"github.com/weirlimits/weir/internal/serve/metrics"
 	"github.com/weirlimits/weir/internal/serve/reload"
 )
 
@@ -18,14 +21,15 @@ type envoyFlags struct {
 	On      bool   `json:"envoy" default:"true"`
 	Mapping string `json:"envoy_mapping"`
 	Body    string `json:"envoy_body"`
+	Unknown string `json:"rls_unknown" values:"allow,deny" default:"allow"`
 
 	get     func() *envoy.Mapping
 	service *envoy.Service // nil: off
 }
 
 func (f *envoyFlags) check() error {
-	if !f.On && (f.Mapping != "" || f.Body != "") {
-		return kit.Usage(errors.New("--envoy-mapping and --envoy-body need --envoy"))
+	if !f.On && (f.Mapping != "" || f.Body != "" || f.Unknown == "deny") {
+		return kit.Usage(errors.New("--envoy-mapping, --envoy-body and --rls-unknown need --envoy"))
 	}
 	return nil
 }
@@ -69,11 +73,27 @@ func (f *envoyFlags) start(_ context.Context, s *serving) (err error) {
 		return nil
 	}
 	f.service, err = envoy.New(envoy.Config{
-		Limiter: s.lim, Mapping: f.get, Within: s.run.Config.DecideWithin, Body: []byte(f.Body), Log: s.log,
-		May: func(ctx context.Context, namespace string) bool {
-			return decide.CallerOf(ctx).May(auth.Acquire, namespace)
+		Limiter: s.lim, Mapping: f.get, Within: limiter.Of(s.lim).Within.Get(), Body: []byte(f.Body),
+		Errors: s.http.format(),
+		Log:    s.log, DenyUnknown: f.Unknown == "deny",
+		May: func(ctx context.Context, a auth.Access) bool { return decide.CallerOf(ctx).May(a) },
+		Refused: func(ctx context.Context, a auth.Access) {
+			c, method := decide.CallerOf(ctx), slog.String("method", "ShouldRateLimit")
+			s.http.cfg.Refusals.Add(ctx, c.Lacks(a), grpcapi.From(ctx), c.Principal, method)
 		},
 	})
+	if err != nil {
+		return err
+	}
 	s.atEnd(func() { f.service.Close() })
-	return err
+	s.metrics.counts.Register(func(to *metrics.Scrape) { reportEnvoy(to, f.service) })
+	return nil
+}
+
+// reportEnvoy adds the metrics of Envoy's rate limit service to a scrape.
+func reportEnvoy(s *metrics.Scrape, service *envoy.Service) {
+	for reason, n := range service.Unknown() {
+		s.Counter("weir_envoy_unknown_total", "Descriptors of Envoy that could not be limited, by the reason.",
+			metrics.Value(n, "reason", reason))
+	}
 }

@@ -2,12 +2,10 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"net"
 
 	"google.golang.org/grpc"
 
-	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 )
@@ -26,12 +24,7 @@ func (f *grpcFlags) checkListen(safe bool) error {
 	if f.off() {
 		return nil
 	}
-	err := httpapi.CheckListen(f.Address, safe)
-	var bad *weir.ConfigError
-	if errors.As(err, &bad) {
-		bad.Field = "grpc address"
-	}
-	return err
+	return inFlag("--grpc", httpapi.CheckListen(f.Address, safe))
 }
 
 func (f *grpcFlags) open(ctx context.Context, s *serving) (err error) {

@@ -4,7 +4,9 @@ import (
 	"io"
 	"log/slog"
 
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/kit"
+	"github.com/weirlimits/weir/internal/policy/record"
 )
 
 // logFlags configure the log: one line for each problem, and one for each request only with --log-requests.
@@ -12,6 +14,8 @@ type logFlags struct {
 	Format   string `json:"log_format" values:"text,json" default:"text"`
 	Level    string `json:"log_level" default:"info"`
 	Requests bool   `json:"log_requests"`
+
+	all bool // the start, the end and errors are lines of the log, too
 }
 
 func (f *logFlags) check() error {
@@ -26,8 +30,21 @@ func (f *logFlags) logger(w io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(f.Level)) // already checked
 	opts := &slog.HandlerOptions{Level: level}
+	w = visible{w}
 	if f.Format == "json" {
 		return slog.New(slog.NewJSONHandler(w, opts))
 	}
 	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+// visible is a writer that escapes characters that cannot be seen, and omits passwords of addresses in errors. A
+// handler writes each record at once.
+type visible struct{ to io.Writer }
+
+// Write implements io.Writer.
+func (v visible) Write(line []byte) (int, error) {
+	if _, err := io.WriteString(v.to, secret.Redact(string(record.VisibleJSON(line)))); err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
 	"github.com/weirlimits/weir/internal/serve/metrics"
@@ -33,13 +34,18 @@ func (f *metricsFlags) check() error {
 	}
 	u, err := url.Parse(f.OTLP)
 	if f.OTLP != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		return kit.Usagef("--otlp-endpoint %q is not a URL such as http://127.0.0.1:4318", f.OTLP)
+		return kit.Usagef("--otlp-endpoint %q is not a URL such as http://127.0.0.1:4318", secret.Address(f.OTLP))
 	}
 	return nil
 }
 
 // open starts measuring, and opens the address for scrapes.
 func (f *metricsFlags) open(ctx context.Context, s *serving) (err error) {
+	if name := metrics.TracingSends(); name != "" {
+		if err := s.run.MaySend(name, "otlp-endpoint"); err != nil {
+			return err
+		}
+	}
 	if f.OTLP != "" || metrics.TracingWanted() {
 		cfg := metrics.TracingConfig{Endpoint: f.OTLP, Ratio: 0.01, Version: kit.Build().Version, Log: s.log}
 		switch {

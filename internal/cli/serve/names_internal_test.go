@@ -22,6 +22,7 @@ import (
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/fleet/cells"
 	"github.com/weirlimits/weir/internal/fleet/configflow"
+	"github.com/weirlimits/weir/internal/serve/envoy"
 	"github.com/weirlimits/weir/internal/serve/metrics"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/disk"
@@ -90,8 +91,9 @@ func scraped(t *testing.T) map[string]map[string]bool {
 	m.Watch(lim, every{inMemory, []store.Measured{inMemory, onDisk, onDynamo}})
 	m.Register(func(s *metrics.Scrape) {
 		reportCell(s, "a", cells.Status{Contact: time.Now()}, func(string) int64 { return cells.Whole })
+		reportEnvoy(s, new(envoy.Service))
 		reportFlow(s, configflow.Status{})
-		reportMirror(s, time.Second)
+		reportMirror(s, configflow.NewMirror(configflow.MirrorConfig{}))
 	})
 
 	shadow := weir.PerHour("sph", 1)
@@ -136,7 +138,8 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	found := scraped(t)
 	target := []string{"instance", "job"} // added by the scraper
-	for _, expr := range slices.Concat(dashboard(t), alerts(t)) {
+	rules, _ := alerts(t)
+	for _, expr := range slices.Concat(dashboard(t), rules) {
 		labels := make(map[string]bool)
 		for _, sel := range selectors.FindAllStringSubmatch(expr, -1) {
 			if found[sel[1]] == nil {
@@ -174,6 +177,31 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestRunbook checks that the guide has a paragraph of runbook for each alert, and for no other.
+func TestRunbook(t *testing.T) {
+	t.Parallel()
+	_, names := alerts(t)
+	guide, err := os.ReadFile("../../../docs/guide/observability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, runbook, _ := strings.Cut(string(guide), "\n## Runbook\n")
+	var described []string
+	for section := range strings.SplitSeq(runbook, "\n### ") {
+		heading, text, _ := strings.Cut(section, "\n")
+		for name := range strings.SplitSeq(heading, ", ") {
+			if strings.HasPrefix(name, "Weir") && len(strings.TrimSpace(text)) > 80 {
+				described = append(described, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	slices.Sort(described)
+	if !slices.Equal(names, described) {
+		t.Errorf("alerts: %q\nwith a paragraph: %q", names, described)
+	}
+}
+
 // dashboard returns the expressions of all panels.
 func dashboard(t *testing.T) (exprs []string) {
 	t.Helper()
@@ -201,8 +229,8 @@ func dashboard(t *testing.T) (exprs []string) {
 	return exprs
 }
 
-// alerts returns the expressions of all rules.
-func alerts(t *testing.T) (exprs []string) {
+// alerts returns the expressions and the names of all rules.
+func alerts(t *testing.T) (exprs, names []string) {
 	t.Helper()
 	var f struct {
 		Groups []struct {
@@ -215,7 +243,7 @@ func alerts(t *testing.T) (exprs []string) {
 	read(t, "alerts.yaml", yaml.Unmarshal, &f)
 	for _, g := range f.Groups {
 		for _, r := range g.Rules {
-			exprs = append(exprs, r.Expr)
+			exprs, names = append(exprs, r.Expr), append(names, r.Alert)
 			if r.Alert == "" || r.For == "" || r.Labels["severity"] == "" || r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
 				t.Errorf("alert %q lacks something", r.Alert)
 			}
@@ -224,7 +252,7 @@ func alerts(t *testing.T) (exprs []string) {
 	if len(exprs) == 0 {
 		t.Error("there are no rules")
 	}
-	return exprs
+	return exprs, names
 }
 
 func read(t *testing.T, name string, unmarshal func([]byte, any) error, v any) {

@@ -9,7 +9,11 @@ import (
 func TestParts(t *testing.T) {
 	t.Parallel()
 	p := new(parts)
-	for name, all := range map[string][]any{"list": p.list(), "flags": p.flags()} {
+	flags, titles := p.flags()
+	if len(titles) != len(flags) {
+		t.Fatalf("%d titles for %d parts", len(titles), len(flags))
+	}
+	for name, all := range map[string][]any{"list": p.list(), "flags": flags} {
 		found := make(map[uintptr]bool)
 		for _, part := range all {
 			found[reflect.ValueOf(part).Pointer()] = true

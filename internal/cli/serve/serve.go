@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +19,9 @@ import (
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
+	"github.com/weirlimits/weir/internal/serve/conns"
 	"github.com/weirlimits/weir/internal/serve/decide"
+	"github.com/weirlimits/weir/internal/serve/gcpace"
 )
 
 //go:embed fields.txt
@@ -29,20 +32,28 @@ var _ = api.Describe("serve", fields)
 // parts are the parts of a server, with their flags, described in fields.txt. A flag's name is its json tag, with
 // hyphens.
 type parts struct {
-	log      logFlags
+	reports
 	decide   decideFlags
 	backstop backstopFlags
 	limit    loadFlags
 	tls      tlsFlags
-	metrics  metricsFlags
-	notify   notifyFlags
 	cell     cellFlags
 	config   configFlags
-	pprof    pprofFlags
+	backup   backupFlags
 	envoy    envoyFlags
 	http     httpFlags
+	probes   probesFlags
 	grpc     grpcFlags
 	auth     authFlags
+}
+
+// reports are the parts that report what a server does.
+type reports struct {
+	log     logFlags
+	metrics metricsFlags
+	notify  notifyFlags
+	usage   usageFlags
+	pprof   pprofFlags
 }
 
 // A part of a server may be a checker, an opener and a starter.
@@ -67,22 +78,44 @@ type starter interface {
 type loadFlags struct {
 	Connections int `json:"max_connections" range:"1.."`
 	Inflight    int `json:"max_inflight" range:"1.."`
+	Buckets     int `json:"max_buckets" range:"0.."`
 }
 
 // list returns the parts in the order in which they are opened and started.
 func (p *parts) list() []any {
 	return []any{
-		&p.log, &p.decide, &p.backstop, &p.limit, &p.tls, &p.metrics, &p.notify, &p.cell, &p.config, &p.pprof, &p.envoy,
-		&p.http, &p.grpc, &p.auth,
+		&p.log, &p.decide, &p.backstop, &p.limit, &p.tls, &p.metrics, &p.notify, &p.cell, &p.config, &p.backup,
+		&p.usage, &p.pprof, &p.envoy, &p.http, &p.probes, &p.grpc, &p.auth,
 	}
 }
 
-// flags returns the parts in the order in which help shows their flags.
-func (p *parts) flags() []any {
-	return []any{
-		&p.http, &p.grpc, &p.auth, &p.tls, &p.limit, &p.decide, &p.backstop, &p.envoy, &p.config, &p.cell, &p.metrics,
-		&p.notify, &p.log, &p.pprof,
+// flags returns the parts in the order in which help shows their flags, and the title of each.
+func (p *parts) flags() (flags []any, titles []string) {
+	for _, part := range []struct {
+		title string
+		flags any
+	}{
+		{"HTTP and leases", &p.http},
+		{"gRPC and Envoy", &p.grpc},
+		{"gRPC and Envoy", &p.envoy},
+		{"Tokens and TLS", &p.auth},
+		{"Tokens and TLS", &p.tls},
+		{"Load", &p.limit},
+		{"Slow and unreachable stores", &p.decide},
+		{"Slow and unreachable stores", &p.backstop},
+		{"Changes of limits", &p.config},
+		{"Cells", &p.cell},
+		{"Metrics, traces and logs", &p.metrics},
+		{"Metrics, traces and logs", &p.log},
+		{"Metrics, traces and logs", &p.pprof},
+		{"Metrics, traces and logs", &p.probes},
+		{"Near-limit events", &p.notify},
+		{"Usage in Redis", &p.usage},
+		{"Copies of a store on disk", &p.backup},
+	} {
+		flags, titles = append(flags, part.flags), append(titles, part.title)
 	}
+	return flags, titles
 }
 
 // check refuses flags that are invalid on their own or in combination.
@@ -94,7 +127,7 @@ func (p *parts) check() error {
 			}
 		}
 	}
-	safe := p.auth.given() || p.http.Insecure
+	safe := p.http.Insecure || p.auth.given() && p.tls.Cert != ""
 	if err := p.http.checkListen(safe); err != nil {
 		return err
 	}
@@ -129,19 +162,24 @@ func (s *serving) end(n int) {
 
 // ServeCmd returns weir serve.
 func ServeCmd(a *kit.Run) *cobra.Command {
-	p := parts{limit: loadFlags{decide.DefaultConnections, decide.DefaultInflight}}
+	p := parts{limit: loadFlags{Connections: decide.DefaultConnections, Inflight: decide.DefaultInflight}}
+	flags, titles := p.flags()
 	return kit.Func(a, kit.Spec{
 		Use: "serve", Short: "Serve decisions over HTTP and gRPC",
 		Long: `Serves decisions over HTTP and gRPC, and configuration over HTTP, until interrupted. It then
 finishes the requests in progress and writes and closes the store. Only one process can open a
 store on disk: while the server runs, configure the store over HTTP.
 
-Without --auth, requests are not authenticated, and the addresses must be loopback addresses
-unless you pass --insecure.`,
+Without --auth, requests are not authenticated, and without --tls-cert tokens travel in clear:
+the addresses must then be loopback addresses unless you pass --insecure, behind a proxy that
+authenticates or terminates TLS.`,
 		Example: `  weir serve --http 127.0.0.1:8080
   weir serve --http :8080 --auth tokens.yaml --tls-cert cert.pem --tls-key key.pem`,
-		With: p.flags(),
+		With: flags, Titles: titles,
 	}, func(ctx context.Context, _ *struct{}) error {
+		if p.log.Format == "json" && a.Output == "table" {
+			p.log.all, a.Output = true, "json"
+		}
 		if err := p.check(); err != nil {
 			return err
 		}
@@ -149,7 +187,13 @@ unless you pass --insecure.`,
 	})
 }
 
+// heapLeast is what the server may allocate between two garbage collections: a batch of 1,000 is about a tenth of it.
+const heapLeast = 64 << 20
+
 func (p *parts) serve(ctx context.Context, a *kit.Run) error {
+	if os.Getenv("GOGC") == "" {
+		gcpace.Least(heapLeast)
+	}
 	s := &serving{parts: p, run: a, log: p.log.logger(a.Err.W)}
 	defer s.end(0)
 	for _, part := range p.list() {
@@ -159,6 +203,7 @@ func (p *parts) serve(ctx context.Context, a *kit.Run) error {
 			}
 		}
 	}
+	a.Decides = true
 	a.Config.StoreTimeout = 0 // the limiter's default, because callers wait for the answer
 	a.Config.Observer = weir.JoinObservers(s.observers...)
 	return a.With(stores.Create, func(lim *weir.Limiter) error {
@@ -171,13 +216,20 @@ func (p *parts) serve(ctx context.Context, a *kit.Run) error {
 				}
 			}
 		}
+		if text := stores.Warning(a.Store); text != "" {
+			s.log.Warn("the store may lose its data", slog.String("why", text))
+		}
 		if err := s.announce(); err != nil {
 			return err
 		}
 		if err := together(ctx, s.tasks); err != nil {
 			return err
 		}
-		a.Err.Println("stopped")
+		if p.log.all {
+			s.log.Info("stopped")
+		} else {
+			a.Err.Println("stopped")
+		}
 		return nil
 	})
 }
@@ -185,14 +237,25 @@ func (p *parts) serve(ctx context.Context, a *kit.Run) error {
 // announce prints the addresses. Tests and scripts wait for this line.
 func (s *serving) announce() error {
 	a, address := s.run, s.http.url(s.tls.Cert != "")
-	start := map[string]string{"http": address, "store": a.Store}
+	start := map[string]string{"http": address, "store": a.Store.String()}
 	if s.grpc.ln != nil {
 		start["grpc"] = s.grpc.ln.Addr().String()
+	}
+	if s.probes.ln != nil {
+		start["probes"] = s.probes.ln.Addr().String()
+	}
+	if s.parts.log.all {
+		s.log.Info("serving", slog.String("http", start["http"]), slog.String("grpc", start["grpc"]),
+			slog.String("probes", start["probes"]), slog.String("store", start["store"]))
+		return nil
 	}
 	return a.Print(start, func() {
 		a.Out.Printf("serving %s ", a.Out.Bold(address))
 		if s.grpc.ln != nil {
 			a.Out.Printf("and gRPC on %s ", a.Out.Bold(start["grpc"]))
+		}
+		if s.probes.ln != nil {
+			a.Out.Printf("and probes on %s ", a.Out.Bold(start["probes"]))
 		}
 		a.Out.Printf("from %s\n", a.Store)
 	})
@@ -205,6 +268,14 @@ func together(ctx context.Context, tasks []task) error {
 		g.Go(func() error { return t(ctx) })
 	}
 	return g.Wait()
+}
+
+// inFlag returns a mistake in a configuration as one in the flag that sets it.
+func inFlag(flag string, err error) error {
+	if bad, ok := errors.AsType[*weir.ConfigError](err); ok {
+		return kit.Usagef("%s %s", flag, bad.Reason)
+	}
+	return err
 }
 
 // listen opens the address of a flag, and closes it at the end.
@@ -223,7 +294,9 @@ func aside(ln net.Listener, h http.Handler, write time.Duration) task {
 	return func(ctx context.Context) error {
 		hs := &http.Server{
 			Handler: h, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: write, MaxHeaderBytes: 16 << 10,
+			IdleTimeout: 2 * time.Minute,
 		}
+		ln := conns.Listen(ln, conns.Bounds{Unauthenticated: 128})
 		stop := context.AfterFunc(ctx, func() { _ = hs.Close() })
 		defer stop()
 		if err := hs.Serve(ln); !errors.Is(err, http.ErrServerClosed) {

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/serve/reload"
 )
@@ -55,6 +55,7 @@ func (f *tlsFlags) config(log *slog.Logger) (*tls.Config, error) {
 	}
 	cfg := &tls.Config{
 		MinVersion:     tls.VersionTLS12,
+		CipherSuites:   suites, // of TLS 1.2
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair.Get(), nil },
 	}
 	if f.ClientCA == "" {
@@ -70,25 +71,27 @@ func (f *tlsFlags) config(log *slog.Logger) (*tls.Config, error) {
 	return cfg, nil
 }
 
+// suites have forward secrecy and authenticated encryption, as all of TLS 1.3 do.
+var suites = []uint16{
+	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+}
+
 func (f *tlsFlags) pair() (*tls.Certificate, error) {
-	c, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	pair, err := secret.KeyPair(f.Cert, f.Key)
 	if err != nil {
-		return nil, fmt.Errorf("read certificate %s and key %s: %w: both must be PEM and match each other", f.Cert,
-			f.Key, err)
+		return nil, fmt.Errorf("--tls-cert and --tls-key: %w", err)
 	}
-	return &c, nil
+	return pair, nil
 }
 
 func (f *tlsFlags) roots() (*x509.CertPool, error) {
-	text, err := os.ReadFile(f.ClientCA)
+	roots, err := secret.Roots(f.ClientCA)
 	if err != nil {
-		return nil, fmt.Errorf("read --tls-client-ca: %w", err)
+		return nil, fmt.Errorf("--tls-client-ca: %w", err)
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("read --tls-client-ca: %s contains no PEM certificate", f.ClientCA)
-	}
-	return pool, nil
+	return roots, nil
 }
 
 func verifyClient(c tls.ConnectionState, roots *x509.CertPool) error {

@@ -9,10 +9,12 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
 	"log/slog"
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -162,7 +164,7 @@ func (f *tlsFixture) connect(t *testing.T, cfg, client *tls.Config) (tls.Connect
 		return tls.ConnectionState{}, err
 	}
 	defer c.Close()
-	_, err = c.Read(make([]byte, 1))
+	_, err = io.ReadFull(c, make([]byte, 1)) // Read may return the end with it
 	if served := <-ended; served != nil {
 		err = served
 	}
@@ -194,6 +196,26 @@ func TestTLSRenewed(t *testing.T) {
 		}
 		if _, err := f.connect(t, cfg, &tls.Config{ServerName: "two", MaxVersion: tls.VersionTLS11}); err == nil { //nolint:gosec // it must be refused
 			t.Error("TLS 1.1 is taken")
+		}
+	})
+}
+
+// TestTLSSuites checks that TLS 1.2 is only spoken with suites that authenticate what they encrypt.
+func TestTLSSuites(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newTLS(t)
+		f.ClientCA = ""
+		cfg := f.open(t)
+		for _, suite := range append(tls.CipherSuites(), tls.InsecureCipherSuites()...) {
+			if slices.Contains(suite.SupportedVersions, tls.VersionTLS13) || strings.Contains(suite.Name, "_RSA_WITH") {
+				continue // the server's certificate has an ECDSA key
+			}
+			_, err := f.connect(t, cfg, &tls.Config{ServerName: "one", MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{suite.ID}}) //nolint:gosec // weak ones must be refused
+			good := strings.Contains(suite.Name, "_GCM_") || strings.Contains(suite.Name, "_POLY1305_")
+			if (err == nil) != good {
+				t.Errorf("%s: got %v", suite.Name, err)
+			}
 		}
 	})
 }

@@ -8,6 +8,8 @@ import (
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/weirlimits/weir/internal/api/secret"
+	"github.com/weirlimits/weir/internal/api/storeurl"
 	"github.com/weirlimits/weir/internal/aws/archive"
 	"github.com/weirlimits/weir/internal/aws/archive/s3bucket"
 )
@@ -17,7 +19,8 @@ func OpenArchive(ctx context.Context, address string) (archive.Bucket, error) {
 	if rest, ok := strings.CutPrefix(address, "s3://"); ok {
 		name, prefix, _ := strings.Cut(rest, "/")
 		if name == "" {
-			return nil, storeUsage("archive %q names no bucket: write s3://BUCKET/PREFIX", address)
+			return nil, storeurl.Mistakef("archive %q names no bucket: write s3://BUCKET/PREFIX",
+				secret.Address(address))
 		}
 		cfg, err := awsconfig.LoadDefaultConfig(ctx)
 		if err != nil {
@@ -31,12 +34,13 @@ func OpenArchive(ctx context.Context, address string) (archive.Bucket, error) {
 	if strings.HasPrefix(address, "file:") {
 		u, err := url.Parse(address)
 		if err != nil || u.Host != "" || u.Path == "" {
-			return nil, storeUsage("archive %q is not file:///FOLDER", address)
+			return nil, storeurl.Mistakef("archive %q is not file:///FOLDER", secret.Address(address))
 		}
 		return archive.Dir(u.Path), nil
 	}
 	if scheme, _, ok := strings.Cut(address, "://"); ok || address == "" {
-		return nil, storeUsage("archive %q: unknown scheme %q: use s3://BUCKET/PREFIX or a folder", address, scheme)
+		return nil, storeurl.Mistakef("archive %q: unknown scheme %q: use s3://BUCKET/PREFIX or a folder",
+			secret.Address(address), scheme)
 	}
 	return archive.Dir(address), nil
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 
+	"github.com/weirlimits/weir/internal/api/secret"
+	"github.com/weirlimits/weir/internal/api/storeurl"
 	"github.com/weirlimits/weir/internal/aws/stream"
 	"github.com/weirlimits/weir/store"
 )
@@ -32,21 +34,21 @@ type Booking struct {
 }
 
 // Book books the usage of a DynamoDB table or a Redis store until ctx ends.
-func Book(ctx context.Context, address string, b Booking) error {
-	k, rest, err := kindOf(address)
+func Book(ctx context.Context, address secret.Address, b Booking) error {
+	k, err := kindOf(address)
 	if err == nil && k.book == nil {
-		err = storeUsage(
+		err = storeurl.Mistakef(
 			"store %q keeps usage itself: weir aggregate is only for a DynamoDB table or a Redis store", address,
 		)
 	}
 	if err != nil {
 		return err
 	}
-	return k.book(ctx, address, rest, &b)
+	return k.book(ctx, address, &b)
 }
 
-func bookRedis(ctx context.Context, address, _ string, b *Booking) error {
-	s, err := redisAt(ctx, address)
+func bookRedis(ctx context.Context, address secret.Address, b *Booking) error {
+	s, err := storeurl.OpenRedis(ctx, address)
 	if err != nil {
 		return err
 	}
@@ -58,17 +60,17 @@ func bookRedis(ctx context.Context, address, _ string, b *Booking) error {
 	return s.Ledger(b.Retention).Run(ctx, b.Every, b.Log)
 }
 
-func bookDynamo(ctx context.Context, address, rest string, b *Booking) error {
-	d, err := parseDynamo(address, rest)
+func bookDynamo(ctx context.Context, address secret.Address, b *Booking) error {
+	d, err := storeurl.ParseDynamoDB(address)
 	if err != nil {
 		return err
 	}
-	st, cfg, err := d.open(ctx)
+	st, cfg, err := d.Open(ctx)
 	if err != nil {
 		return err
 	}
 	defer st.Close()
-	arn, err := streamOf(ctx, d.client(cfg), d.table, b.EnableStream)
+	arn, err := streamOf(ctx, d.Client(cfg), d.Table, b.EnableStream)
 	if err != nil {
 		return err
 	}
@@ -81,7 +83,7 @@ func bookDynamo(ctx context.Context, address, rest string, b *Booking) error {
 			}
 		}),
 	}
-	b.Started("reading the stream of " + d.table)
+	b.Started("reading the stream of " + d.Table)
 	return r.Run(ctx)
 }
 

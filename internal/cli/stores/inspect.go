@@ -3,7 +3,13 @@ package stores
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"time"
 
+	"github.com/weirlimits/weir/internal/api/secret"
+	"github.com/weirlimits/weir/internal/api/storeurl"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 	"github.com/weirlimits/weir/store/redis"
@@ -25,6 +31,7 @@ func findingOf(name string, err error, detail string) Finding {
 		if errors.As(err, &known) {
 			f.Detail, f.Remedy = known.Err.Error(), known.Hint
 		}
+		f.Detail = secret.Redact(f.Detail)
 	}
 	return f
 }
@@ -34,38 +41,97 @@ type Creation = dynamodb.CreateConfig
 
 // Inspect checks whether a store can be used. It changes nothing, but for a DynamoDB table if create is not nil: it
 // then creates the table first, or completes it. Trouble is a finding; an error is a mistake in the address.
-func Inspect(ctx context.Context, address string, create *Creation) ([]Finding, error) {
-	k, rest, err := kindOf(address)
+func Inspect(ctx context.Context, address secret.Address, create *Creation) ([]Finding, error) {
+	k, err := kindOf(address)
 	switch {
 	case err != nil:
 		return nil, err
 	case k.inspect != nil:
-		return k.inspect(ctx, address, rest, create)
+		all, err := k.inspect(ctx, address, create)
+		if err == nil && !slices.ContainsFunc(all, func(f Finding) bool { return !f.OK }) {
+			all = append(all, overStore(ctx, address)...)
+		}
+		return all, err
 	}
-	st, err := k.open(address, rest, opening{})
-	if err == nil {
-		err = st.Close()
-	}
+	st, err := Open(address, Existing)
 	var bad AddressError
 	if errors.As(err, &bad) {
 		return nil, err
 	}
-	return []Finding{findingOf("store", err, "opens")}, nil
+	all := []Finding{findingOf("store", err, "opens")}
+	if err == nil {
+		all = append(all, held(ctx, st)...)
+		err = st.Close()
+		all[0] = findingOf("store", err, "opens")
+	}
+	return all, nil
 }
 
-func inspectRedis(ctx context.Context, address, _ string, _ *Creation) (all []Finding, err error) {
-	for _, f := range redis.Inspect(ctx, redisConfig(address)) {
+const (
+	// probes is how many round trips to a store an inspection measures.
+	probes = 20
+	// mostWithin is the longest time that weir serve takes for a decision.
+	mostWithin = time.Second
+)
+
+const tripsName = "round trips"
+
+// overStore returns the findings that need an open store.
+func overStore(ctx context.Context, address secret.Address) []Finding {
+	st, err := Open(address, Existing)
+	if err != nil {
+		return []Finding{findingOf(tripsName, err, "")}
+	}
+	defer st.Close()
+	return append([]Finding{roundTrips(ctx, st)}, held(ctx, st)...)
+}
+
+// roundTrips measures round trips to a store that can be used, and checks that decisions can be made over them.
+func roundTrips(ctx context.Context, st store.Store) Finding {
+	var trips parts.Trips
+	bound, _ := parts.Bound(st, mostWithin, nil, &parts.Parts{Trips: &trips, Ready: &parts.Ready{}})
+	err := parts.Probe(ctx, st, 1) // it may have to connect
+	if err == nil {
+		err = parts.Probe(ctx, bound, probes)
+	}
+	if err != nil {
+		return findingOf(tripsName, err, "")
+	}
+	f := tripsFinding(trips.Quantile(0.5), trips.Quantile(0.9))
+	f.Name = tripsName
+	return f
+}
+
+// tripsFinding judges round trips by their p90: the longest of few is often due to this machine.
+func tripsFinding(p50, p90 time.Duration) Finding {
+	cold := parts.Cold(p90)
+	f := Finding{OK: cold <= mostWithin, Detail: fmt.Sprintf(
+		"p50 %s, p90 %s: a decision whose limits are not cached needs up to %d, %s", p50, p90, parts.ColdTrips, cold)}
+	if !f.OK {
+		f.Remedy = "run weir closer to the store: --decide-within is at most " + mostWithin.String()
+	}
+	return f
+}
+
+func inspectRedis(ctx context.Context, address secret.Address, _ *Creation) (all []Finding, err error) {
+	c, err := storeurl.RedisConfig(address)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range redis.Inspect(ctx, c) {
 		if errors.Is(f.Err, store.ErrInvalid) {
-			return nil, AddressError{f.Err}
+			return nil, storeurl.Mistake(f.Err)
 		}
 		all = append(all, findingOf(f.Name, f.Err, f.Detail))
 	}
 	return all, nil
 }
 
-func inspectDynamo(ctx context.Context, address, rest string, create *Creation) (all []Finding, err error) {
+func inspectDynamo(
+	ctx context.Context, address secret.Address, create *Creation,
+) (all []Finding, err error) {
 	add := func(name string, err error, detail string) { all = append(all, findingOf(name, err, detail)) }
-	d, err := parseDynamo(address, rest)
+	d, err := storeurl.ParseDynamoDB(address)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +142,7 @@ func inspectDynamo(ctx context.Context, address, rest string, create *Creation) 
 	}
 	switch {
 	case d.Endpoint != "":
-		add("endpoint", nil, d.Endpoint)
+		add("endpoint", nil, secret.Address(d.Endpoint).String())
 	case cfg.Region == "":
 		add(
 			"region",
@@ -99,18 +165,20 @@ func inspectDynamo(ctx context.Context, address, rest string, create *Creation) 
 		return all, nil //nolint:nilerr // reported as a finding
 	}
 	add("credentials", nil, "from "+who.Source)
-	client := d.client(cfg)
+	client := d.Client(cfg)
 	var report dynamodb.Report
 	if create != nil {
-		report, err = dynamodb.Create(ctx, client, d.table, *create)
+		report, err = dynamodb.Create(ctx, client, d.Table, *create)
 	} else {
-		report, err = dynamodb.Check(ctx, client, d.table)
+		report, err = dynamodb.Check(ctx, client, d.Table)
 	}
 	for _, f := range report.Findings {
 		all = append(all, Finding(f))
 	}
 	if err != nil {
 		add("table", err, "")
+	} else if report.OK() {
+		all = append(all, keptFindings(ctx, client, d.Table)...)
 	}
 	return all, nil
 }

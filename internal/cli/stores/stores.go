@@ -3,19 +3,14 @@ package stores
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net/url"
-	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/api"
+	"github.com/weirlimits/weir/internal/api/secret"
+	"github.com/weirlimits/weir/internal/api/storeurl"
 	"github.com/weirlimits/weir/internal/lab/torture"
 	"github.com/weirlimits/weir/store"
-	"github.com/weirlimits/weir/store/memory"
 	"github.com/weirlimits/weir/store/redis"
 )
 
@@ -29,70 +24,95 @@ const (
 	Create   Access = true
 )
 
-// opening is how to open a store.
-type opening struct {
-	Access
-	now   func() time.Time // a clock in place of the store's own, where that is possible; nil for its own
-	exact bool             // in its most exact configuration
-}
+// AddressError marks a mistake in the address of a store.
+type AddressError = storeurl.Error
 
 // kind is a kind of store, by the scheme of its address.
 type kind struct {
 	knows func(scheme string) bool
-	open  func(address, rest string, how opening) (store.Store, error)
 	// inspect checks whether the store can be used; nil opens it.
-	inspect func(ctx context.Context, address, rest string, create *Creation) ([]Finding, error)
+	inspect func(ctx context.Context, address secret.Address, create *Creation) ([]Finding, error)
 	// book books the store's usage; nil for a store that does so itself.
-	book    func(ctx context.Context, address, rest string, b *Booking) error
+	book func(ctx context.Context, address secret.Address, b *Booking) error
+	// sends returns what of the environment is sent to a host that the address names, or "".
+	sends   func(address secret.Address, env func(string) (string, bool)) string
 	torture Torture
+	alone   bool // one process uses the store, on its own machine
 }
 
 func scheme(want string) func(string) bool { return func(scheme string) bool { return scheme == want } }
 
 var kinds = []kind{
 	{
-		knows: scheme("memory"), open: openMemory,
+		knows: scheme("memory"), alone: true,
 		torture: Torture{Traits: torture.Traits{Atomic: true, OwnClock: true}},
 	},
 	{
-		knows: scheme("disk"), open: openDisk,
+		knows: scheme("disk"), alone: true,
 		torture: Torture{Traits: torture.Traits{Atomic: true, OwnClock: true}},
 	},
 	{
-		knows: scheme("dynamodb"), open: openDynamoDB, inspect: inspectDynamo, book: bookDynamo,
+		knows: scheme("dynamodb"), inspect: inspectDynamo, book: bookDynamo,
+		sends: dynamoSends,
 		torture: Torture{Rate: 200, Processes: 3, Traits: torture.Traits{
-			Shared: true, OwnClock: true, InFlight: 300 * time.Millisecond, Back: 2 * time.Second,
+			Shared: true, OwnClock: true, Frugal: true, InFlight: 300 * time.Millisecond, Back: 2 * time.Second,
 		}},
 	},
 	{
-		knows: redis.Knows, open: openRedis, inspect: inspectRedis, book: bookRedis,
+		knows: redis.Knows, inspect: inspectRedis, book: bookRedis, sends: redisSends,
 		torture: Torture{Rate: 2000, Processes: 3, Traits: torture.Traits{
 			Shared: true, Atomic: true, InFlight: 100 * time.Millisecond, Back: time.Second,
 		}},
 	},
 }
 
-// kindOf returns the kind of store at an address, and the address without its scheme.
-func kindOf(address string) (k kind, rest string, err error) {
-	scheme, rest, ok := strings.Cut(address, ":")
-	if !ok {
-		return k, "", storeUsage("store %q has no scheme: for a folder, write disk:%s", address, address)
+// kindOf returns the kind of store at an address.
+func kindOf(address secret.Address) (k kind, err error) {
+	scheme, _, err := storeurl.Split(address)
+	if err != nil {
+		return k, err
 	}
-	if i := slices.IndexFunc(kinds, func(k kind) bool { return k.knows(scheme) }); i >= 0 {
-		return kinds[i], rest, nil
-	}
-	return k, "", storeUsage(
-		"store %q: unknown scheme %q: use disk:PATH, redis://HOST, dynamodb://TABLE or memory:", address, scheme,
-	)
+	return kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.knows(scheme) })], nil
 }
 
-// Open opens a store.
-func Open(address string, how Access) (store.Store, error) {
-	k, rest, err := kindOf(address)
-	if err != nil {
-		return nil, err
+// Alone reports whether only one process can use the store at an address.
+func Alone(address secret.Address) bool {
+	k, err := kindOf(address)
+	return err == nil && k.alone
+}
+
+// OnUnavailable returns how weir serve answers by default while the store at an address does not. A store of one
+// process is on its machine: if it fails, there is no other process that could count what a local share admits, and
+// a crash before it is charged hands it out again.
+func OnUnavailable(address secret.Address) weir.OnUnavailable {
+	if Alone(address) {
+		return weir.OnUnavailableDeny
 	}
-	return k.open(address, rest, opening{Access: how})
+	return weir.OnUnavailableLocal
+}
+
+// openWithin is enough to find out whether a store is there.
+const openWithin = 3 * time.Second
+
+// Open opens a store.
+func Open(address secret.Address, how Access) (store.Store, error) {
+	return open(address, storeurl.How{Create: how == Create})
+}
+
+func open(address secret.Address, how storeurl.How) (store.Store, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), openWithin)
+	defer cancel()
+	return storeurl.Open(ctx, address, how)
+}
+
+// Sends returns what of the environment would be sent to a host that an address names, or "" for nothing. Hosts of AWS
+// do not count: an address names a table there, and no host.
+func Sends(address secret.Address, env func(string) (string, bool)) string {
+	k, err := kindOf(address)
+	if err != nil || k.sends == nil {
+		return ""
+	}
+	return k.sends(address, env)
 }
 
 // Torture is a store under test: how to open it, what to expect of it, and how much load to put on it.
@@ -104,56 +124,11 @@ type Torture struct {
 }
 
 // OpenTorture returns how to open a store for weir torture: with a clock of its own where possible, and in its most
-// exact configuration. The store must exist.
-func OpenTorture(address string) (*Torture, error) {
-	k, rest, err := kindOf(address)
-	k.torture.Open = func(now func() time.Time) (store.Store, error) {
-		return k.open(address, rest, opening{Existing, now, true})
+// exact configuration or with everything that saves calls. The store must exist.
+func OpenTorture(address secret.Address) (*Torture, error) {
+	k, err := kindOf(address)
+	k.torture.Open = func(now func() time.Time, frugal bool) (store.Store, error) {
+		return open(address, storeurl.How{Now: now, Exact: !frugal, Frugal: frugal})
 	}
 	return &k.torture, err
-}
-
-// openWithin is enough to find out whether a store is there.
-const openWithin = 3 * time.Second
-
-func openMemory(address, rest string, how opening) (store.Store, error) {
-	if rest != "" {
-		return nil, storeUsage("store %q: memory: takes no name and no options", address)
-	}
-	return memory.New(&memory.Config{Now: how.now}), nil
-}
-
-// AddressError marks a mistake in the address of a store.
-type AddressError struct{ error }
-
-// Unwrap returns the mistake.
-func (e AddressError) Unwrap() error { return e.error }
-
-func storeUsage(format string, args ...any) error { return AddressError{fmt.Errorf(format, args...)} }
-
-// setOptions sets the options in the query of an address, which are the members of the struct to. Of an option that is
-// given several times, the last counts.
-func setOptions(address, query string, to any) error {
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return storeUsage("store %q: %w", address, err)
-	}
-	fields := api.FieldsOf(reflect.TypeOf(to).Elem())
-	for key, texts := range values {
-		i := slices.IndexFunc(fields, func(f api.Field) bool { return f.Name == key })
-		if i < 0 {
-			names := make([]string, len(fields))
-			for i := range fields {
-				names[i] = fields[i].Name
-			}
-			return storeUsage(
-				"store %q: unknown option %q: the options are %s", address, key, strings.Join(names, ", "),
-			)
-		}
-		var bad *weir.ConfigError
-		if err := fields[i].Set(to, texts[len(texts)-1]); errors.As(err, &bad) {
-			return storeUsage("store %q: %s %s", address, bad.Field, bad.Reason)
-		}
-	}
-	return nil
 }

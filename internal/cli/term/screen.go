@@ -8,11 +8,12 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/term"
+
+	"github.com/weirlimits/weir/internal/policy/record"
 )
 
 // Screen is the output of a command.
@@ -90,21 +91,5 @@ func (s *Screen) Count(n int64) string {
 	return b.String()
 }
 
-// Clean escapes characters that would move the cursor or break a table.
-func Clean(text string) string {
-	if strings.IndexFunc(text, hidden) < 0 {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if hidden(r) {
-			quoted := strconv.QuoteRune(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
-func hidden(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }
+// Clean escapes characters that would move the cursor or break a table, or that cannot be seen.
+func Clean(text string) string { return record.Visible(text) }

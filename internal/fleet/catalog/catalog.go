@@ -40,6 +40,14 @@ func record(rec store.Record) fleet.Record {
 	return fleet.Record{Name: rec.Key.ID, Version: strconv.FormatUint(rec.Version, 10), Value: rec.Value}
 }
 
+// Written returns when a report was written, by the clock of its writer; the zero time if that is not known.
+func Written(report store.Record) time.Time {
+	if report.Expires.IsZero() {
+		return time.Time{}
+	}
+	return report.Expires.Add(-expiry)
+}
+
 // Get implements [fleet.Registry].
 func (r Registry) Get(ctx context.Context, name string) (fleet.Record, error) {
 	got, err := r.Catalog.Get(ctx, r.key(name))

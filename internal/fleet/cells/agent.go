@@ -94,7 +94,7 @@ type Agent struct {
 type Status struct {
 	Instance string
 	Leads    bool
-	Contact  time.Time // when it last read the grants; zero: never
+	Contact  time.Time // when it last read the grants, or else when it was made
 	Err      error     // why the last beat failed; nil if it succeeded
 	View     View      // as of Contact, without the load offered to instances
 }
@@ -106,7 +106,7 @@ func New(cfg Config) (*Agent, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	a := &Agent{cfg: cfg.withDefaults(), id: strings.ToLower(rand.Text()[:12])}
+	a := &Agent{cfg: cfg.withDefaults(), id: strings.ToLower(rand.Text()[:12]), contact: time.Now()}
 	a.local.cfg = &a.cfg
 	a.local.table.Store(&table{})
 	r := Registry{a.cfg.Registry}
@@ -191,17 +191,21 @@ func (a *Agent) Status() Status {
 
 // Share implements policy.Shares.
 func (a *Agent) Share(namespace string) policy.Share {
-	t := a.local.table.Load()
-	return policy.Share{Num: t.shares.Of(namespace), Den: Whole, Epoch: t.epoch, Least: t.least, Until: t.until}
+	return a.local.share(namespace)
+}
+
+// Admits reports whether the cell has a share of any limits. One that is joining or was drained has none.
+func (a *Agent) Admits() bool {
+	for _, n := range a.local.table.Load().shares {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Stale implements policy.Shares. It reads the cell's record, once for all concurrent callers.
-func (a *Agent) Stale(ctx context.Context, epoch uint64) {
-	if a.local.table.Load().epoch > epoch {
-		return
-	}
-	_ = a.local.read(ctx) // the next beat tries again
-}
+func (a *Agent) Stale(ctx context.Context, epoch uint64) { a.local.stale(ctx, epoch) }
 
 // Count counts a decision of the cell's limiter: the request as offered.
 func (a *Agent) Count(e weir.DecidedEvent) {

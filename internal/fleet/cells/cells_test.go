@@ -20,8 +20,10 @@ func TestStrictJoins(t *testing.T) {
 		w.start("b")
 		w.start("b")
 		w.want("", 1, 0) // until a has confirmed
+		w.admits(true, false, false)
 		time.Sleep(strictly)
 		w.want("", 1./2, 1./2)
+		w.admits(true, true, true)
 		w.start("c")
 		time.Sleep(strictly)
 		w.want("", 1./3, 1./3, 1./3)
@@ -36,6 +38,7 @@ func TestStrictJoins(t *testing.T) {
 		}
 		time.Sleep(strictly)
 		w.want("", 0, 1./5, 1./5, 1./5, 1./5, 1./5)
+		w.admits(false, true, true, true, true, true, true)
 		w.peakAtMost(1)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -41,6 +42,19 @@ const minTimeout = time.Second
 
 // read reads the cell's record and makes the deciders of this process use it.
 func (o *localShares) read(ctx context.Context) error { return o.adopt(ctx, nil) }
+
+// share returns the share of a namespace that was read last.
+func (o *localShares) share(namespace string) policy.Share {
+	t := o.table.Load()
+	return policy.Share{Num: t.shares.Of(namespace), Den: Whole, Epoch: t.epoch, Least: t.least, Until: t.until}
+}
+
+// stale reads the cell's record, unless it is newer than an epoch.
+func (o *localShares) stale(ctx context.Context, epoch uint64) {
+	if o.table.Load().epoch <= epoch {
+		_ = o.read(ctx) // the next one tries again
+	}
+}
 
 // adopt makes the deciders of this process use the cell's record, which it first replaces by want, if that is newer.
 func (o *localShares) adopt(ctx context.Context, want *sharesRecord) error {
@@ -99,6 +113,7 @@ func (o *localShares) next(h, want *sharesRecord) *sharesRecord {
 	case h.Store != "":
 		return nil
 	}
+	next.Valid = o.cfg.Valid
 	next.Cell, next.Store = o.cfg.Cell, cmp.Or(o.held.Store, h.Store, strings.ToLower(rand.Text()[:12]))
 	return &next
 }

@@ -150,7 +150,7 @@ func TestAdmittedMeasured(t *testing.T) {
 				for range 50 { // a lease that returns what it did not need
 					lease, err := two[0].lim.Acquire(t.Context(), weir.Request{Entity: "lease", Resource: "api", Tokens: weir.Tokens{"rps": 40}})
 					if err == nil {
-						err = lease.Adjust(t.Context(), weir.Tokens{"rps": -40})
+						_, err = lease.Adjust(t.Context(), weir.Tokens{"rps": -40})
 					}
 					if err != nil {
 						t.Fatal(err)

@@ -56,7 +56,8 @@ func (p *protocol) Report(ctx context.Context, seq uint64) (any, error) {
 	}
 	_, installation, ack := p.a.local.state()
 	r := instanceRecord{
-		Birth: membership.Birth, Store: installation, Seq: seq, Ack: ack, Used: p.a.used.report(seq),
+		Birth: membership.Birth, Store: installation, Seq: seq, Ack: ack,
+		Beat: p.a.cfg.Beat.Milliseconds(), Used: p.a.used.report(seq),
 	}
 	if p.settings.Weights == Offered {
 		r.Offered = p.a.offers.rates(p.settings.HalfLife, time.Now())

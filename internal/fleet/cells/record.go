@@ -1,6 +1,7 @@
 package cells
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -72,9 +73,22 @@ type instanceRecord struct {
 	Store string  `json:"store,omitempty"` // the agent's installation; "": not known to the agent
 	Seq   uint64  `json:"seq"`
 	Ack   Version `json:"ack"` // nothing older is in use in the cell
+	// Beat is the time between two beats, in milliseconds.
+	Beat int64 `json:"beat,omitempty"`
 	// Thousandths of a request per second, admitted or refused, by namespace.
 	Offered map[string]int64 `json:"offered,omitempty"`
 	Used    []usedRecord     `json:"used,omitempty"`
+
+	written time.Time // by the clock of its writer; zero: unknown
+}
+
+// clocksDiffer is by how much clocks of processes may differ before one that runs is taken for dead in a [View].
+const clocksDiffer = time.Minute
+
+// dead reports whether an agent has missed ten beats.
+func (r *instanceRecord) dead(now time.Time) bool {
+	beat := cmp.Or(time.Duration(r.Beat)*time.Millisecond, time.Second)
+	return !r.written.IsZero() && now.Sub(r.written) > 10*beat+clocksDiffer
 }
 
 // grants is what the controller writes with each beat, which also renews its lease.
@@ -121,6 +135,8 @@ type sharesRecord struct {
 	Shares  Shares  `json:"shares"`
 	Least   bool    `json:"least,omitempty"` // see policy.Share
 	Epoch   uint64  `json:"epoch"`           // raised with each write, even if the store has lost the previous one
+	// Valid is how long deciders may use what they have read.
+	Valid time.Duration `json:"valid,omitempty"`
 
 	capped bool // of a record to be written: no share may exceed the one that it replaces
 }

@@ -141,7 +141,7 @@ type CellView struct {
 	Draining  bool
 	Missing   bool              // it has not reported for an expiry
 	Others    int               // processes of other installations that use its name and have no share
-	Instances map[string]uint64 // seq by id; if it stays the same, the instance is missing
+	Instances map[string]uint64 // seq by id, of those that are not known to have died
 	Shares    Shares            // as last granted
 	Held      Shares            // the largest that may be in use, if more than Shares
 	Version   Version           // of Shares
@@ -224,6 +224,9 @@ func viewOf(name string, c seen, granted *cell) CellView {
 		Offered: make(map[string]int64),
 	}
 	for id, i := range c.instances {
+		if i.dead(time.Now()) {
+			continue
+		}
 		if i.Birth != c.Birth || granted != nil && granted.Store != "" && i.Store != "" && i.Store != granted.Store {
 			continue
 		}
@@ -261,6 +264,7 @@ func (r Registry) cells(ctx context.Context) (map[string]seen, error) {
 			if err != nil {
 				return nil, err
 			}
+			i.written = catalog.Written(in)
 			s.instances[in.Key.ID] = *i
 		}
 		cells[rec.Key.ID] = s

@@ -245,6 +245,16 @@ func (w *world) want(namespace string, want ...float64) {
 	}
 }
 
+// admits checks which processes, in the order in which they were started, have a share.
+func (w *world) admits(want ...bool) {
+	w.t.Helper()
+	for i, n := range w.nodes {
+		if n.agent.Admits() != want[i] {
+			w.t.Errorf("process %d, of cell %s: has a share: %t, want %t", i, n.cell, !want[i], want[i])
+		}
+	}
+}
+
 func (w *world) peakAtMost(most float64) {
 	w.t.Helper()
 	if p := w.peak(); p > most+1e-9 {

@@ -74,7 +74,7 @@ func (u *used) count(namespace string, debits []store.Debit, of policy.Share) {
 	defer u.mu.Unlock()
 	for i := range debits {
 		for _, c := range debits[i].Charges {
-			if c.Amount == 0 || c.Shadow || c.Limit.Override {
+			if c.Amount == 0 || c.Shadow || c.Limit.Override || c.Limit.Period == 0 { // cells share rates only
 				continue
 			}
 			k := usedKey{namespace, debits[i].Bucket.Entity, debits[i].Bucket.Resource, c.Limit.Name}

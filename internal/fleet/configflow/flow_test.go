@@ -180,8 +180,9 @@ func TestPoison(t *testing.T) {
 
 		// A process without any known value admits nothing.
 		r.raw(t, aliceLimits, `{"limits":[{"name":"rpm","amount":0,"period":"min"}]}`)
+		r.raw(t, store.Key{Namespace: "default", Kind: store.KindSystem}, `{"on_unavailable":"allow"}`)
 		c := r.start(t, "")
-		if _, err := c.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api", OnUnavailable: weir.OnUnavailableAllow}); err == nil {
+		if _, err := c.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api"}); err == nil {
 			t.Error("admitted by a record that cannot be used")
 		}
 	})

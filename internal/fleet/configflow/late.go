@@ -73,6 +73,19 @@ func (l *Late) Settle(ctx context.Context, s store.Settle) (store.Outcome, error
 	return late(l, "settle", func(st store.Store) (store.Outcome, error) { return st.Settle(ctx, s) })
 }
 
+// Credit implements store.Store.
+func (l *Late) Credit(ctx context.Context, c store.Credit) (store.Credited, error) {
+	return late(l, "credit", func(st store.Store) (store.Credited, error) { return st.Credit(ctx, c) })
+}
+
+// ForgetCredits implements store.Store.
+func (l *Late) ForgetCredits(ctx context.Context, b store.Bucket, limit string) error {
+	_, err := late(l, "forget", func(st store.Store) (none struct{}, err error) {
+		return none, st.ForgetCredits(ctx, b, limit)
+	})
+	return err
+}
+
 // Peek implements store.Store.
 func (l *Late) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snapshot, error) {
 	return late(l, "peek", func(st store.Store) (store.Snapshot, error) { return st.Peek(ctx, buckets...) })

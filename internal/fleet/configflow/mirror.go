@@ -15,6 +15,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/internal/policy/lastgood"
+	"github.com/weirlimits/weir/internal/policy/source"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -22,6 +23,8 @@ import (
 type MirrorConfig struct {
 	From store.Store // source of the configuration
 	To   store.Store // store of the cell
+	// Source names From to those whose changes of To are refused. Defaults to "another store".
+	Source string
 	// Every is how often namespaces whose epoch has changed are compared, plus or minus a tenth. Defaults to 1 min.
 	Every time.Duration
 	// Whole is how often everything is compared, regardless of epochs. Defaults to one hour.
@@ -30,7 +33,8 @@ type MirrorConfig struct {
 }
 
 // Mirror copies one store's configuration to another: the records that decisions use, and the names of namespaces. Any
-// number of mirrors may work on the same stores. It reverts changes that others make in the cell's store.
+// number of mirrors may work on the same stores. Limiters on the cell's store refuse changes of what is copied; the
+// mirror reverts what is changed there in another way.
 //
 // It reads the target, then the source, and writes the target if it is still as read. So nothing is ever replaced by
 // something older, however late a notification comes. A record that cannot be used is not copied: the target keeps what
@@ -40,7 +44,8 @@ type Mirror struct {
 
 	mu     sync.Mutex
 	epochs map[string]mirrored
-	at     time.Time // when both were last seen to be equal
+	at     time.Time // when both were last seen to be equal, or else when the mirror was made
+	equal  bool      // both were seen to be equal
 }
 
 // mirrored is the state of a namespace when last compared: the source's epoch, and whether it was compared twice at it.
@@ -54,28 +59,34 @@ type mirrored struct {
 func NewMirror(cfg MirrorConfig) *Mirror {
 	cfg.Every = cmp.Or(cfg.Every, time.Minute)
 	cfg.Whole = cmp.Or(cfg.Whole, time.Hour)
+	cfg.Source = cmp.Or(cfg.Source, "another store")
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Mirror{cfg: cfg, epochs: make(map[string]mirrored), at: time.Now()}
 }
 
-// Age returns for how long both stores have not been seen to be equal.
-func (m *Mirror) Age() time.Duration {
+// Age returns for how long both stores have not been seen to be equal: if stale, never by this mirror, so that the
+// target may have differed for longer.
+func (m *Mirror) Age() (age time.Duration, stale bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return time.Since(m.at)
+	return time.Since(m.at), !m.equal
 }
 
-// Run compares periodically until ctx ends.
+// Run compares periodically until ctx ends. It compares a second time soon, because a change of the target that was
+// being accepted at the first may have come after it.
 func (m *Mirror) Run(ctx context.Context) error {
-	for {
-		pause := m.cfg.Every
+	for first := true; ; first = false {
+		pause, soon := m.cfg.Every, min(m.cfg.Every, 5*time.Second)
+		if first {
+			pause = soon
+		}
 		if err := m.Reconcile(ctx); err != nil && ctx.Err() == nil {
 			m.cfg.Log.WarnContext(
 				ctx, "the cell's configuration could not be compared with its source", slog.Any("error", err),
 			)
-			pause = min(pause, 5*time.Second)
+			pause = soon
 		}
 		if !sleep(ctx, pause-pause/10+rand.N(pause/5+1)) {
 			return nil
@@ -83,14 +94,9 @@ func (m *Mirror) Run(ctx context.Context) error {
 	}
 }
 
-// copies reports whether records of a kind are copied.
-func copies(kind store.Kind) bool {
-	return kind == store.KindNamespace || kind == store.KindNamespaceID || slices.Contains(lastgood.Kinds, kind)
-}
-
 // Apply copies the record of an event, if the source's differs.
 func (m *Mirror) Apply(ctx context.Context, e Event) error {
-	if !copies(e.Key.Kind) {
+	if !source.Copied(e.Key.Kind) {
 		return nil
 	}
 	if err := m.copy(ctx, e.Key); err != nil {
@@ -153,20 +159,30 @@ func (m *Mirror) Reconcile(ctx context.Context) error {
 		ids = append(ids, some...)
 	}
 	slices.Sort(ids)
-	if err := m.sound(ctx, slices.Compact(append([]string{store.Registry}, ids...))); err != nil {
+	ids = slices.Compact(ids)
+	configured, err := m.sound(ctx, append([]string{store.Registry}, ids...))
+	if err != nil {
 		return err
 	}
-	if err := m.namespace(ctx, store.Registry, store.KindNamespace, store.KindNamespaceID); err != nil {
+	// First, so that a change that is still accepted is found below.
+	if configured { // otherwise it may be the wrong source
+		for _, id := range append([]string{store.Registry}, ids...) {
+			if err := source.Set(ctx, m.cfg.To, id, m.cfg.Source); err != nil {
+				return err
+			}
+		}
+	}
+	if err := m.namespace(ctx, store.Registry, source.RegistryKinds); err != nil {
 		return err
 	}
-	for _, id := range slices.Compact(ids) {
-		if err := m.namespace(ctx, id, lastgood.Kinds...); err != nil {
+	for _, id := range ids {
+		if err := m.namespace(ctx, id, source.NamespaceKinds); err != nil {
 			return err
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.at = began
+	m.at, m.equal = began, true
 	return nil
 }
 
@@ -177,23 +193,23 @@ var errNew = errors.New(
 		"source",
 )
 
-// sound checks whether the target can have been made from the source: the source was written to, or the target was not
-// either.
-func (m *Mirror) sound(ctx context.Context, ids []string) error {
+// sound checks whether the target can have been made from the source, and returns whether the source was written to: it
+// was, or the target was not either.
+func (m *Mirror) sound(ctx context.Context, ids []string) (configured bool, err error) {
 	for _, st := range []store.Store{m.cfg.From, m.cfg.To} {
 		epochs, err := lastgood.Epochs(ctx, st, ids...)
 		if err != nil {
-			return err
+			return false, err
 		}
 		written := slices.ContainsFunc(epochs, func(n uint64) bool { return n > 0 })
 		switch {
 		case st == m.cfg.From && written:
-			return nil
+			return true, nil
 		case st == m.cfg.To && written:
-			return errNew
+			return false, errNew
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // namespaces returns the ids of all namespaces of a store.
@@ -209,7 +225,7 @@ func namespaces(ctx context.Context, st store.Store) ([]string, error) {
 }
 
 // namespace compares one namespace.
-func (m *Mirror) namespace(ctx context.Context, id string, of ...store.Kind) error {
+func (m *Mirror) namespace(ctx context.Context, id string, of []store.Kind) error {
 	epochs, err := lastgood.Epochs(ctx, m.cfg.From, id)
 	if err != nil {
 		return err
@@ -232,6 +248,24 @@ func (m *Mirror) namespace(ctx context.Context, id string, of ...store.Kind) err
 	// An index may lag behind its table, so what was listed at an epoch is listed once more.
 	m.epochs[id] = mirrored{epoch, same, time.Now()}
 	return nil
+}
+
+// Release lets the configuration of a store be changed there, because this process does not mirror another one into it.
+func Release(ctx context.Context, st store.Store) error {
+	for _, id := range []string{store.Registry, weir.DefaultNamespace} {
+		if from, err := source.Of(ctx, st, id); err != nil || from != "" {
+			return errors.Join(err, release(ctx, st))
+		}
+	}
+	return nil
+}
+
+func release(ctx context.Context, st store.Store) error {
+	ids, err := namespaces(ctx, st)
+	for _, id := range append(ids, store.Registry) {
+		err = errors.Join(err, source.Set(ctx, st, id, ""))
+	}
+	return err
 }
 
 // kind compares the records of one kind.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -172,7 +173,7 @@ func TestMirrorsTogether(t *testing.T) {
 	if got := valueOf(ctx, cell, aliceLimits); !strings.Contains(got, `"amount":300,`) {
 		t.Errorf("the cell has %s", got)
 	}
-	if age := mirrors[0].Age(); age > time.Minute {
+	if age, stale := mirrors[0].Age(); age > time.Minute || stale {
 		t.Errorf("they were last equal %v ago", age)
 	}
 }
@@ -258,4 +259,77 @@ func TestMirrorOfTheWrongSource(t *testing.T) {
 	if valueOf(t.Context(), to, key) == "" {
 		t.Error("it is deleted")
 	}
+}
+
+// The configuration of a store that is mirrored is changed at its source, until no process mirrors it any more. What is
+// not mirrored can be written.
+func TestMirroredRefusesChanges(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	src, cell := memory.New(nil), memory.New(nil)
+	limiter := func(st store.Store) *weir.Limiter {
+		lim, err := weir.New(weir.Config{Store: st})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = lim.Close() })
+		return lim
+	}
+	at, local := admin.New(limiter(src)), admin.New(limiter(cell))
+	rpm := weir.PerMinute("rpm", 5)
+	if err := at.Limits.Set(ctx, admin.Scope{}, rpm); err != nil {
+		t.Fatal(err)
+	}
+	m := configflow.NewMirror(configflow.MirrorConfig{From: src, To: cell, Source: "dynamodb://weir?region=eu-central-1"})
+	for range 2 {
+		if err := m.Reconcile(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	changes := map[string]func() error{
+		"limits":    func() error { return local.Limits.Set(ctx, admin.Scope{Resource: "api"}, rpm) },
+		"entity":    func() error { return local.Entities.Create(ctx, admin.Entity{ID: "alice"}) },
+		"namespace": func() error { _, err := local.Namespaces.Create(ctx, "tenant"); return err },
+	}
+	for name, change := range changes {
+		err := change()
+		if !errors.Is(err, weir.ErrConflict) ||
+			!strings.Contains(err.Error(), "copied from dynamodb://weir?region=eu-central-1: make the change there") {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	if err := at.Limits.Set(ctx, admin.Scope{Resource: "api"}, rpm); err != nil {
+		t.Errorf("at the source: %v", err)
+	}
+	if err := configflow.Release(ctx, cell); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range changes {
+		if err := change(); err != nil {
+			t.Errorf("%s, no longer mirrored: %v", name, err)
+		}
+	}
+}
+
+// A change that was accepted before the mirror recorded the source, and that comes after it compared, is reverted soon.
+func TestMirrorComparesAgainSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		from, to := memory.New(nil), memory.New(nil)
+		system, api := mirroredKeys[0], mirroredKeys[1]
+		(&source{Store: from, t: t}).write(ctx, system, content(system, 1))
+		var running sync.WaitGroup
+		running.Go(func() {
+			_ = configflow.NewMirror(configflow.MirrorConfig{From: from, To: to, Whole: 24 * time.Hour}).Run(ctx)
+		})
+		synctest.Wait()
+		(&source{Store: to, t: t}).write(ctx, api, content(api, 1))
+		time.Sleep(6 * time.Second) // virtual time
+		if valueOf(ctx, to, api) != "" || valueOf(ctx, to, system) == "" {
+			t.Error("the target is not as its source after six seconds")
+		}
+		cancel()
+		running.Wait()
+	})
 }

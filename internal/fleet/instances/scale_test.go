@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/fleet/instances"
+	"github.com/weirlimits/weir/internal/testkit/raced"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -28,9 +29,7 @@ func (c *counted) Commit(ctx context.Context, ws ...store.Write) error {
 // A thousand processes are all counted by each of them, and write no more than a hundred times a second.
 func TestThousand(t *testing.T) {
 	t.Parallel()
-	if raced {
-		t.Skip("takes long with the race detector")
-	}
+	raced.Skip(t)
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1000
 		cat := &counted{Catalog: memory.New(nil)}

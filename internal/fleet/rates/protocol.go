@@ -187,16 +187,16 @@ func (p *protocol) divide(g *grants, budget int) {
 		// Who wants nothing keeps a tenth of an equal share, to begin with.
 		claims[i].Want = max(claims[i].Want, pool/int64(len(claims))/10)
 	}
-	targets := make(map[string]int64, len(living))
+	targets, content := make(map[string]int64, len(living)), make(map[string]bool, len(living))
 	urgent := limit < held
 	for i, target := range fleet.Divide(pool, claims) {
-		targets[living[i]] = target
+		targets[living[i]], content[living[i]] = target, claims[i].Want <= target
 		urgent = urgent || has[living[i]] == 0 && target > 0
 	}
 	for id, share := range p.ledger.Issue(name, limit, targets, p.now) {
-		if lost := has[id] - share; lost > 0 && !urgent {
+		if lost := has[id] - share; lost > 0 && content[id] && !urgent {
 			// Reports arrive one after another: a worker that may yet report a higher demand keeps half of what it may
-			// lose.
+			// lose. Who wants more than its target gets no more by a later report.
 			share += lost / 2
 		}
 		g.Workers[id].Rate[budget] = share

@@ -55,3 +55,31 @@ func TestLostAndGone(t *testing.T) {
 		t.Errorf("after the gone worker is forgotten: %v of 1000", w.share.rate)
 	}
 }
+
+// Two workers joined one that used everything; it has not yet confirmed its lower share. It wants all that it can get,
+// so no later report would raise its part: grants issued meanwhile do not give it more again.
+func TestGiveWay(t *testing.T) {
+	t.Parallel()
+	w := &Worker{cfg: Config{Refresh: 5 * time.Second, Forget: 5 * time.Minute, Registry: &fleet.Memory{}}}
+	p := &protocol{w: w, now: time.Unix(1000, 0)}
+	everything, first := []demand{{"b", 900, -1, 0}}, fleet.Version{Epoch: 1, Seq: 1}
+	g := &grants{Head: fleet.Head{Version: first}, LeaseMS: 20000, Budgets: []string{"b"}}
+	g.Workers = map[string]*grant{
+		"old": {Rate: []int64{600}}, "new": {Rate: []int64{100}}, "other": {Rate: []int64{100}},
+	}
+	p.reports = make(map[string]*report)
+	for id := range g.Workers {
+		p.reports[id] = &report{Seq: 1, Ack: first, Budgets: everything}
+	}
+	p.TakeOver(g)
+	for i := range uint64(3) {
+		g = p.Issue(fleet.Head{Version: fleet.Version{Epoch: 1, Seq: 2 + i}})
+		if err := p.Commit(t.Context(), g); err != nil {
+			t.Fatal(err)
+		}
+		if share := g.Workers["old"].Rate[0]; share != 300 {
+			t.Errorf("grants %d leave %d of 900 to one of three that want everything", i, share)
+		}
+		p.now = p.now.Add(time.Second)
+	}
+}

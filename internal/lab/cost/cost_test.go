@@ -5,7 +5,6 @@ import (
 	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weirlimits/weir/internal/lab/cost"
 )
@@ -71,7 +70,9 @@ func TestHitRatio(t *testing.T) {
 	for _, tt := range []struct {
 		rate, hits, digits float64
 	}{{1, 0.983, 0.001}, {10, 0.998, 0.0005}, {100, 0.9998, 0.00005}} {
-		got := cost.HitRatio(tt.rate, time.Minute)
+		tr := cost.Default()
+		tr.Requests, tr.Entities, tr.Processes, tr.TTL = tt.rate, 1, 1, 60
+		got := estimate(t, tr, prices(t)).HitRatio
 		if !near(got, tt.hits, tt.digits) {
 			t.Errorf("%g a second: %.5f, published %g", tt.rate, got, tt.hits)
 		}

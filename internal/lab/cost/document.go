@@ -33,12 +33,16 @@ func (e *Estimate) Document(explain bool) *report.Document {
 	}
 	row(&money, fmt.Sprintf("a month has %g hours", e.Prices.Hours), "total", amount(m.Hour), amount(m.Month))
 	var l report.Lines
+	l.Add("traffic", "of --entities %s, decided by --processes %s, on which lookups depend",
+		figure(e.Traffic.Entities), figure(e.Traffic.Processes))
 	l.Add("per million requests", "%s", amount(m.PerMillion))
 	l.Add("provisioned", "%s a month, with %s WCU and %s RCU for a peak of %g times the average",
 		amount(m.Provisioned), figure(m.WriteCapacity), figure(m.ReadCapacity), e.Traffic.Peak)
 	l.Add("autoscaled", "%s a month, if capacity follows the load", amount(m.Following))
 	l.Add("break-even", "at %.1f %% use of provisioned capacity; with %g %% use, up to a peak of %.1f",
 		100*m.BreakEven, 100*e.Traffic.Target, m.BreakEvenPeak)
+	l.Add("invented names", "%s a month more for %s of them a second; %s with entities: known",
+		amount(m.Invented), figure(m.Names), amount(m.InventedKnown))
 	l.Add("prices", "%s, list of %s, without taxes and free tiers", e.Prices.Region, e.Prices.Date)
 	return &report.Document{Title: "weir cost", Parts: []any{calls, money, l}}
 }

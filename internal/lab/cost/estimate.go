@@ -113,13 +113,13 @@ func (e *Estimate) decisions() (records float64) {
 		return n * r.AppliedPer
 	}
 	n := t.Requests * hour
-	levels := 1 + t.Cascade*float64(t.Depth-1)
+	buckets := t.charged()
 	admitted := n * (1 - t.Refused)
-	writes := admitted * levels * (1 - t.Ahead) / t.PerWrite
+	writes := admitted * buckets * (1 - t.Ahead) / t.PerWrite
 	e.op(
 		"debits", "acquire, warm", writes,
-		"%g requests × (1−%g refused) × %g levels × (1−%g prefetched) ÷ %g callers a write",
-		n, t.Refused, levels, t.Ahead, t.PerWrite)
+		"%g requests × (1−%g refused) × %g buckets × (1−%g prefetched) ÷ %g callers a write",
+		n, t.Refused, buckets, t.Ahead, t.PerWrite)
 	made := writes * t.New
 	fresh, warm := Of("acquire, brand-new bucket"), Of("acquire, warm")
 	e.add(
@@ -129,10 +129,10 @@ func (e *Estimate) decisions() (records float64) {
 	again, wrong := writes*t.InVain, Of("wrong guess")
 	e.add("  extra for repeated writes", again, float64(wrong.Calls-warm.Calls), 0, wrong.Write-warm.Write,
 		"%g writes × %g wrong guesses × 1 call, 1 WCU: a failed condition is charged", writes, t.InVain)
-	adjusts := admitted * t.Adjusts * levels / t.PerWrite
+	adjusts := admitted * t.Adjusts * buckets / t.PerWrite
 	e.op(
-		"adjustments and rollbacks", "adjust", adjusts, "%g admitted × %g × %g levels ÷ %g callers a write",
-		admitted, t.Adjusts, levels, t.PerWrite,
+		"adjustments and rollbacks", "adjust", adjusts, "%g admitted × %g × %g buckets ÷ %g callers a write",
+		admitted, t.Adjusts, buckets, t.PerWrite,
 	)
 	refused := n * t.Refused
 	e.op(
@@ -151,18 +151,18 @@ func (e *Estimate) decisions() (records float64) {
 func (e *Estimate) lookups() {
 	t := &e.Traffic
 	n := t.Requests * hour
-	levels := 1 + t.Cascade*float64(t.Depth-1)
+	levels, each := t.levels(), missUnits+t.Groups // the entity's limits on each group and the total
 	if t.Hits < 0 && t.TTL == 0 {
 		e.add(
-			"limit lookups", n*levels, 1, missUnits+2, 0, "%g requests × %g levels × %d RCU, without a cache", n,
-			levels, missUnits+2,
+			"limit lookups", n*levels, 1, each+2, 0, "%g requests × %g levels × %g RCU, without a cache", n,
+			levels, each+2,
 		)
 		return
 	}
 	misses := n * levels * (1 - e.HitRatio)
 	e.add(
-		"limit lookups", misses, 1, missUnits, 0, "%g requests × %g levels × (1−%.4g hits) × 1 call, %d RCU",
-		n, levels, e.HitRatio, missUnits,
+		"limit lookups", misses, 1, each, 0, "%g requests × %g levels × (1−%.4g hits) × 1 call, %g RCU",
+		n, levels, e.HitRatio, each,
 	)
 	if t.TTL > 0 { // the namespace by its name, its settings and a resource's limits
 		renewals := t.Processes * hour / t.TTL

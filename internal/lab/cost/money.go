@@ -29,6 +29,30 @@ type Money struct {
 	// the peak up to which provisioned is cheaper, at the target utilization.
 	BreakEven     float64 `json:"break_even_use"`
 	BreakEvenPeak float64 `json:"break_even_peak"`
+	// Invented is what requests for Names names a second that nobody has used before cost in a month, in addition.
+	// InventedKnown is the same in a namespace that takes requests for known entities only.
+	Names         float64 `json:"invented_names_per_second"`
+	Invented      float64 `json:"invented_names_per_month"`
+	InventedKnown float64 `json:"invented_names_refused_per_month"`
+}
+
+const (
+	names = 1000 // invented a second
+	// namesRead is how many names without an entity a process looks up each second in a namespace that takes requests
+	// for known entities only.
+	namesRead = 100
+	// nameSeconds is how long the bucket of a name is stored at least: a day longer than until it is full.
+	nameSeconds = 24 * hour
+)
+
+// invented adds what invented names cost: each is looked up and makes a bucket.
+func (m *Money) invented(t *Traffic, p *Prices) {
+	read, write := missUnits*p.Read/1e6, Of("acquire, brand-new bucket").Write*p.Write/1e6
+	month := p.Hours * hour
+	stored := names * nameSeconds * (bucketBytes + itemBytes) / 1e9 * p.Storage
+	m.Names = names
+	m.Invented = names*month*(read+write) + stored
+	m.InventedKnown = min(names, namesRead*t.Processes) * month * read
 }
 
 func (e *Estimate) money() Money {
@@ -70,6 +94,7 @@ func (e *Estimate) money() Money {
 		}
 	}
 	m.Month = m.Hour * p.Hours
+	m.invented(t, p)
 	m.PerMillion = m.Hour / e.Total.Count * 1e6
 
 	rest := m.Hour - capacity

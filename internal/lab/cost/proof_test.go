@@ -127,7 +127,8 @@ func part(t *testing.T, tr cost.Traffic, name string) cost.Part {
 	return cost.Part{}
 }
 
-// TestLookups: a limiter reads from a table as much as estimated.
+// TestLookups: a limiter reads from a table as much as estimated, also for names that are refused because nobody created
+// them: 1,000, and then 100 a second.
 func TestLookups(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -142,8 +143,68 @@ func TestLookups(t *testing.T) {
 		}
 		st.acquire("a")
 		st.spent("one that is remembered", 1, 0, 1)
+		if err := admin.New(st.lim).Limits.SetEntities(t.Context(), admin.KnownEntities); err != nil {
+			t.Fatal(err)
+		}
+		st.since()
+		for i := range 1000 {
+			_, err := st.lim.Acquire(t.Context(), weir.Request{Entity: fmt.Sprint("invented", i), Resource: "api"})
+			if !errors.Is(err, weir.ErrUnknownEntity) {
+				t.Fatal(err)
+			}
+			if i > 0 { // the first one reads the settings
+				st.spent("a refused one", int(miss.Calls), miss.Read, 0)
+			} else {
+				st.since()
+			}
+		}
+		_, err := st.lim.Acquire(t.Context(), weir.Request{Entity: "one more", Resource: "api"})
+		if !errors.Is(err, weir.ErrOverloaded) {
+			t.Fatal(err)
+		}
+		st.spent("too many", 0, 0, 0)
+		money := estimate(t, cost.Default(), prices(t)).Money
+		if !near(money.Invented, 4610, 1) || !near(money.InventedKnown, 100*730*3600*miss.Read*0.125/1e6, 0.01) || money.Names != 1000 {
+			t.Errorf("%+v", money)
+		}
 	})
 }
+
+// TestGroups: a group and a total with limits cost a write each, for each entity, and reads of limits as estimated.
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t, weir.PerMinute("rpm", 1000))
+		defer st.close()
+		a := admin.New(st.lim)
+		for err := range map[error]bool{
+			a.Limits.SetGroup(t.Context(), "api", "apis"):                                                             true,
+			a.Limits.Set(t.Context(), admin.Scope{Resource: weir.GroupResource("apis")}, weir.PerMinute("rpm", 1000)): true,
+			a.Limits.Set(t.Context(), admin.Scope{Resource: weir.TotalResource}, weir.PerMinute("rpm", 1000)):         true,
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		st.acquire("a")
+		st.acquire("a")
+		st.since()
+		tr := cost.Default()
+		tr.Groups = 2
+		e, err := tr.Of(prices(t), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.acquire("a")
+		st.spent("warm", int(e.Parts[0].Count/hour), 0, e.Parts[0].Write/hour)
+		st.acquire("b")
+		miss, fresh := part(t, tr, "limit lookups"), cost.Of("acquire, brand-new bucket")
+		st.spent("another entity", int(miss.Calls)+3*fresh.Calls, miss.Read, 3*fresh.Write)
+	})
+}
+
+// hour is how many requests the default has in an hour.
+const hour = 3600
 
 // TestBooking: the ledger writes for a batch as much as estimated.
 func TestBooking(t *testing.T) {

@@ -3,7 +3,6 @@ package cost
 import (
 	"fmt"
 	"math"
-	"time"
 )
 
 // Booking is what books usage from the table's stream.
@@ -26,6 +25,7 @@ type Traffic struct {
 	// Share of the requests whose chain has Depth entities; the others have one.
 	Cascade   float64 `json:"cascade"`
 	Depth     int     `json:"depth"`                // at least 1
+	Groups    float64 `json:"groups"`               // and totals with limits, of each entity charged, on average
 	Adjusts   float64 `json:"adjusts"`              // adjustments and rollbacks per admitted request
 	Ahead     float64 `json:"prefetched"`           // share of the debits that were prefetched
 	PerWrite  float64 `json:"callers_per_write"`    // callers that share one write, on average; at least 1
@@ -73,6 +73,7 @@ func (t *Traffic) Check() error {
 		{"refused-again", t.FromMem, 0, 1, ""},
 		{"cascade", t.Cascade, 0, 1, ""},
 		{"depth", float64(t.Depth), 1, 8, ""},
+		{"groups", t.Groups, 0, 2, ""},
 		{"adjusts", t.Adjusts, 0, 1000, ""},
 		{"prefetched", t.Ahead, 0, 1, ""},
 		{"callers-per-write", t.PerWrite, 1, 1e6, ""},
@@ -101,6 +102,12 @@ func (t *Traffic) Check() error {
 	return fmt.Errorf("--usage must be off, function or process: %q", t.Booking)
 }
 
+// charged returns how many buckets a request is charged to.
+func (t *Traffic) charged() float64 { return t.levels() * (1 + t.Groups) }
+
+// levels returns how many entities a request is charged to.
+func (t *Traffic) levels() float64 { return 1 + t.Cascade*float64(t.Depth-1) }
+
 // buckets returns the number of buckets that are written.
 func (t *Traffic) buckets() float64 { return max(t.Buckets, t.Entities) }
 
@@ -112,10 +119,4 @@ func (t *Traffic) hits() float64 {
 	}
 	perPair := t.Requests / (t.Entities * t.Processes)
 	return perPair * t.TTL / (1 + perPair*t.TTL)
-}
-
-// HitRatio returns the hit ratio of a cache with this ttl for one key that is requested rate times a second.
-func HitRatio(rate float64, ttl time.Duration) float64 {
-	t := Traffic{Requests: rate, Entities: 1, Processes: 1, TTL: ttl.Seconds(), Hits: -1}
-	return t.hits()
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/lab/traffic"
 )
 
@@ -36,7 +37,7 @@ func (f *Fleet) Run(
 	caller := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+	client := secret.Client(0, &http.Transport{DisableCompression: true})
 	defer client.CloseIdleConnections()
 	away := make([]time.Duration, len(f.Addresses)) // half a round trip
 	for i, addr := range f.Addresses {

@@ -47,6 +47,9 @@ func (r *Report) Document() *report.Document {
 	}
 	lines.Add("refused", "%v (%.1f %%)", r.Refused, report.Part(r.Refused, r.Calls))
 	lines.Add("failed", "%v", r.Failed)
+	if s := r.Slots; s != nil {
+		lines.Add("slots", "at most %v of %v held at once, busy %.1f %% of the time", s.Most, s.Of, s.Busy)
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Store)) {
 		lines.Add("store "+name, "%.0f: %.3f per decision", r.Store[name].Total, r.Store[name].Each)
 	}
@@ -60,17 +63,30 @@ func (r *Report) Document() *report.Document {
 		d.Parts = append(d.Parts, t)
 	}
 	d.Parts = append(d.Parts, r.charts()...)
+	d.Parts = append(d.Parts, r.outcome())
+	return d
+}
+
+// outcome is what went wrong, or that nothing did.
+func (r *Report) outcome() report.Text {
 	var wrong []string
 	for _, text := range slices.Sorted(maps.Keys(r.Errors)) {
 		wrong = append(wrong, report.Plural(int(r.Errors[text]), "call")+" failed: "+text)
+	}
+	if s := r.Slots; s != nil && s.Most > s.Of {
+		wrong = append(wrong, fmt.Sprintf("%d slots were held at once, of %d", s.Most, s.Of))
 	}
 	if r.Overloaded {
 		wrong = append(wrong, r.Verdict())
 	}
 	if len(wrong) > 0 {
-		d.Parts = append(d.Parts, report.Text{Style: report.Bad, Lines: wrong})
+		return report.Text{Style: report.Bad, Lines: wrong}
 	}
-	return d
+	ok := "ok: every call was answered"
+	if r.Due > 0 {
+		ok += ", on schedule"
+	}
+	return report.Text{Lines: []string{ok}}
 }
 
 // times is the table of response times, service times and lateness.

@@ -1,11 +1,9 @@
 package load_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,16 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/test/bufconn"
-
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/lab/load"
 	"github.com/weirlimits/weir/internal/lab/traffic"
 	"github.com/weirlimits/weir/internal/serve/decide"
-	"github.com/weirlimits/weir/internal/serve/grpcapi"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
+	"github.com/weirlimits/weir/internal/testkit/redirecttest"
 	"github.com/weirlimits/weir/internal/testkit/traffictest"
 )
 
@@ -70,7 +65,7 @@ func TestHTTP(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lim, h := served(t)
-		target, err := load.NewHTTP("http://weir.example/", "", "")
+		target, err := load.NewHTTP("http://weir.example/", "", "", nil)
 		must(t, err)
 		target.Through(direct{h})
 		p, _, _ := kindsPlan(t, 10*time.Second)
@@ -90,7 +85,7 @@ func TestHTTP(t *testing.T) {
 		must(t, target.Close())
 	})
 	for _, bad := range []string{"", "weir.example", "ftp://x", "http://x?y=z"} {
-		if _, err := load.NewHTTP(bad, "", ""); err == nil {
+		if _, err := load.NewHTTP(bad, "", "", nil); err == nil {
 			t.Errorf("%q is a URL", bad)
 		}
 	}
@@ -107,26 +102,13 @@ func TestGRPC(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lim, _ := limiter(t, new(load.Meter))
-		s, err := grpcapi.New(grpcapi.Config{Config: decide.Config{Limiter: lim}})
-		must(t, err)
-		ln := bufconn.Listen(256 << 10)
-		ctx, stop := context.WithCancel(t.Context())
-		end := make(chan error, 1)
-		go func() { end <- s.Serve(ctx, ln) }()
 		p, _, _ := kindsPlan(t, 10*time.Second)
 		must(t, load.SetUp(t.Context(), p, lim, "scratch"))
-		dial := grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return ln.DialContext(ctx) })
-		target, err := load.DialGRPC("passthrough:///weir", "scratch", "", false, dial)
-		must(t, err)
-		wantKinds(t, run(t, p, target))
-		nowhere, err := load.DialGRPC("passthrough:///weir", "nowhere", "token", false, dial)
-		must(t, err)
+		wantKinds(t, run(t, p, overGRPC(t, lim, "scratch", "")))
+		nowhere := overGRPC(t, lim, "nowhere", "token")
 		if r := run(t, p, nowhere); r.Failed != r.Calls || !strings.HasPrefix(keys(r.Errors)[0], "NotFound: ") {
 			t.Errorf("%+v", r)
 		}
-		must(t, errors.Join(target.Close(), nowhere.Close()))
-		stop()
-		must(t, <-end)
 	})
 }
 
@@ -262,7 +244,7 @@ weir_store_writes_failed_total 1
 		"":     {"calls": 12, "reads": 4},
 		writes: {"writes_applied": 7, "writes_denied": 3, "writes_failed": 1, "wcu": 10, "calls": 11, "reads": 4},
 	} {
-		target, err := load.NewHTTP("http://weir.example", "", "")
+		target, err := load.NewHTTP("http://weir.example", "", "", nil)
 		must(t, err)
 		target.Through(direct{http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(text + `weir_store_buckets 12
@@ -278,5 +260,21 @@ weir_decisions_total 5
 		if m := target.Measures(); !maps.Equal(m, want) {
 			t.Errorf("%v, want %v", m, want)
 		}
+	}
+}
+
+// A redirect is not followed: the token is for the server that was named.
+func TestRedirect(t *testing.T) {
+	t.Parallel()
+	target, err := load.NewHTTP(redirecttest.Start(t), "", "secret", nil)
+	must(t, err)
+	defer target.Close()
+	if _, err := target.Acquire(t.Context(), &traffic.Call{Entity: "a", Resource: "b"}); err == nil || !strings.Contains(err.Error(), "307") {
+		t.Errorf("a target: %v", err)
+	}
+	p, sc, set := kindsPlan(t, time.Second)
+	f := &load.Fleet{Addresses: []string{redirecttest.Start(t)}, Token: "secret"}
+	if _, err := f.Run(t.Context(), p, sc, set, "scratch", nil); err == nil || !strings.Contains(err.Error(), "307") {
+		t.Errorf("a worker: %v", err)
 	}
 }

@@ -27,6 +27,7 @@ type Report struct {
 	Ops       []OpReport        `json:"ops"`
 	Groups    []Part            `json:"entities"`
 	Resources []Part            `json:"resources"`
+	Slots     *SlotReport       `json:"slots,omitempty"`
 	Store     map[string]Metric `json:"store,omitempty"` // its measures
 	Errors    map[string]uint64 `json:"errors,omitempty"`
 
@@ -51,15 +52,15 @@ type Setting struct {
 // Totals are counts of a run.
 type Totals struct {
 	Due     uint64  `json:"calls_due,omitempty"` // of an open loop
-	Calls   uint64  `json:"calls"`               // without adjustments
+	Calls   uint64  `json:"calls"`               // without adjustments and commits
 	Rate    float64 `json:"calls_per_second"`
 	Refused uint64  `json:"refused"`
 	Failed  uint64  `json:"failed"`
 	Missed  uint64  `json:"missed,omitempty"` // due but never begun
 }
 
-// OpReport is the result of one operation. Its latency counts from when a call was due, or for an adjustment from when
-// it began.
+// OpReport is the result of one operation. Its latency counts from when a call was due, or for an adjustment and a
+// commit from when it began.
 type OpReport struct {
 	Op traffic.Op `json:"op"`
 	Counts
@@ -118,7 +119,7 @@ func NewReport(p *traffic.Plan, t *Tally) *Report {
 			rep.Curve = append(rep.Curve, Point{q, report.Millis(o.Response.At(q))})
 		}
 		r.Ops = append(r.Ops, rep)
-		if op != traffic.Adjust {
+		if op != traffic.Adjust && op != traffic.Commit {
 			r.Calls, r.Refused = r.Calls+o.Calls, r.Refused+o.Refused
 		}
 		r.Failed += o.Failed
@@ -132,6 +133,7 @@ func NewReport(p *traffic.Plan, t *Tally) *Report {
 	for i, name := range s.Resources {
 		r.Resources = append(r.Resources, Part{name, t.Resources[i]})
 	}
+	r.Slots = t.Slots.report(p, min(t.Elapsed, p.Length()))
 	decisions := float64(t.Ops[traffic.Acquire].Calls)
 	for name, n := range t.Measures {
 		r.Store[name] = Metric{n, n / max(1, decisions)}
@@ -232,6 +234,9 @@ func Compare(a, b *Report) *Comparison {
 	c.add("calls", "/s", a.Rate, b.Rate)
 	c.add("refused", "%", report.Part(a.Refused, a.Calls), report.Part(b.Refused, b.Calls))
 	c.add("failed", "", float64(a.Failed), float64(b.Failed))
+	if a.Slots != nil && b.Slots != nil {
+		c.add("slots busy", "%", a.Slots.Busy, b.Slots.Busy)
+	}
 	for _, op := range traffic.Ops {
 		x, y := a.op(op), b.op(op)
 		if x == nil || y == nil {

@@ -70,6 +70,7 @@ type runner struct {
 	options Options
 
 	shards []*shard
+	slots  *slots
 	missed uint64 // set at the end
 	capped bool
 }
@@ -78,7 +79,7 @@ type runner struct {
 const maxShards = 8
 
 func newRunner(p *traffic.Plan, target Target, o Options) *runner {
-	r := &runner{Plan: p, target: target, options: o}
+	r := &runner{Plan: p, target: target, options: o, slots: &slots{}}
 	for range maxShards {
 		r.shards = append(r.shards, &shard{width: width(p), t: newTally(r.Plan)})
 	}
@@ -112,6 +113,7 @@ func (r *runner) tally() *Tally {
 		t.merge(s.t)
 		s.mu.Unlock()
 	}
+	t.Slots = r.slots.tally()
 	t.Missed, t.Capped = r.missed, r.capped
 	return t
 }
@@ -144,7 +146,7 @@ func (r *runner) showProgress(before map[string]float64) (stop func()) {
 
 // tallySoFar is tally during a run: it leaves out what is known only at the end.
 func (r *runner) tallySoFar() *Tally {
-	t := (&runner{Plan: r.Plan, shards: r.shards}).tally()
+	t := (&runner{Plan: r.Plan, shards: r.shards, slots: r.slots}).tally()
 	r.shards[0].mu.Lock()
 	defer r.shards[0].mu.Unlock()
 	t.Elapsed = time.Since(r.shards[0].begun)
@@ -184,7 +186,7 @@ func (s *shard) add(c *traffic.Call, o *outcome) {
 	if o.err != nil {
 		s.t.failed(o.err.Error(), 1)
 	}
-	if o.op == traffic.Adjust {
+	if o.op == traffic.Adjust || o.op == traffic.Commit {
 		return
 	}
 	s.t.Late.Record(o.began.Sub(o.due))
@@ -204,7 +206,7 @@ func (s *shard) add(c *traffic.Call, o *outcome) {
 	w.Response.Record(response)
 }
 
-// call makes a call that was due, and the adjustment that follows it.
+// call makes a call that was due, holds what it acquired, and makes the calls that follow.
 func (r *runner) call(ctx context.Context, s *shard, c *traffic.Call, due time.Time) {
 	o := outcome{op: c.Op, due: due, began: time.Now()}
 	var held Held
@@ -216,13 +218,33 @@ func (r *runner) call(ctx context.Context, s *shard, c *traffic.Call, due time.T
 	}
 	o.ended = time.Now()
 	s.add(c, &o)
-	if held == nil || o.err != nil || !changes(c.Adjust) {
+	if held == nil || o.err != nil {
 		return
 	}
-	a := outcome{op: traffic.Adjust, due: o.ended, began: o.ended}
-	a.err = held.Adjust(ctx, c.Adjust)
-	a.ended = time.Now()
-	s.add(c, &a)
+	end := func() {}
+	if c.Hold > 0 {
+		end = r.slots.take(c, held.Slots(), s.begun, r.Length())
+		_ = wait(ctx, c.Hold) // calls are completed, whatever happens
+	}
+	if changes(c.Adjust) {
+		s.follow(c, traffic.Adjust, func() error {
+			_, err := held.Adjust(ctx, c.Adjust)
+			return err
+		})
+	}
+	if c.Hold > 0 {
+		end()
+		s.follow(c, traffic.Commit, func() error { return held.Commit(ctx) })
+	}
+}
+
+// follow makes a call that follows another one.
+func (s *shard) follow(c *traffic.Call, op traffic.Op, call func() error) {
+	o := outcome{op: op, began: time.Now()}
+	o.due = o.began
+	o.err = call()
+	o.ended = time.Now()
+	s.add(c, &o)
 }
 
 func changes(tokens map[string]int64) bool {

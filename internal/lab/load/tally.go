@@ -16,6 +16,7 @@ type Tally struct {
 	Groups    []Counts                `json:"groups"`
 	Resources []Counts                `json:"resources"`
 	Windows   []*window               `json:"windows"`
+	Slots     slotTally               `json:"slots,omitzero"`
 	Errors    map[string]uint64       `json:"errors"`
 	Missed    uint64                  `json:"missed"` // calls that were due but never begun
 	Capped    bool                    `json:"capped"` // the limit of calls in flight was reached
@@ -40,7 +41,7 @@ func (c *Counts) add(o Counts) {
 	c.Calls, c.Refused, c.Failed = c.Calls+o.Calls, c.Refused+o.Refused, c.Failed+o.Failed
 }
 
-// window is what was answered in a stretch of time, without adjustments.
+// window is what was answered in a stretch of time, without adjustments and commits.
 type window struct {
 	Counts
 	Response report.Histogram `json:"response"`
@@ -107,6 +108,7 @@ func (t *Tally) merge(o *Tally) {
 	for name, n := range o.Measures {
 		t.Measures[name] += n
 	}
+	t.Slots.merge(o.Slots)
 	t.Missed += o.Missed
 	t.Capped = t.Capped || o.Capped
 	t.Elapsed = max(t.Elapsed, o.Elapsed)

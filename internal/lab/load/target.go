@@ -18,34 +18,37 @@ type Target interface {
 
 // Held is what was acquired.
 type Held interface {
-	Adjust(ctx context.Context, tokens weir.Tokens) error
+	Adjust(ctx context.Context, tokens weir.Tokens) ([]weir.Balance, error)
+	// Slots returns those of the first limit of the entity that has slots; zero if none has.
+	Slots() Slots
+	// Commit gives the slots back.
+	Commit(ctx context.Context) error
 }
+
+// Slots are slots of one limit: how many a lease has, and how many all leases together can have.
+type Slots struct{ Held, Of int64 }
 
 // timeout limits each call to a target.
 const timeout = 10 * time.Second
-
-// Nothing answers at once and admits everything, so that a run measures the runner itself.
-type Nothing struct{}
-
-// Acquire implements [Target].
-func (Nothing) Acquire(context.Context, *traffic.Call) (Held, error) { return Nothing{}, nil }
-
-// Available implements [Target].
-func (Nothing) Available(context.Context, *traffic.Call) error { return nil }
-
-// Adjust implements [Held].
-func (Nothing) Adjust(context.Context, weir.Tokens) error { return nil }
 
 // Library calls a limiter in this process.
 type Library struct{ Limiter *weir.Limiter }
 
 // Acquire implements [Target].
 func (t Library) Acquire(ctx context.Context, c *traffic.Call) (Held, error) {
-	lease, err := t.Limiter.Acquire(ctx, weir.Request{Entity: c.Entity, Resource: c.Resource, Tokens: c.Tokens})
-	if err == nil {
-		return lease, nil
+	req := weir.Request{Entity: c.Entity, Resource: c.Resource, Tokens: c.Tokens}
+	acquire := t.Limiter.Acquire
+	if c.Wait > 0 {
+		acquire = t.Limiter.Wait
+		bounded, cancel := context.WithTimeout(ctx, c.Wait)
+		defer cancel()
+		ctx = bounded
 	}
-	if errors.Is(err, weir.ErrExceeded) {
+	lease, err := acquire(ctx, req)
+	if err == nil {
+		return libraryLease{lease, c.Entity}, nil
+	}
+	if errors.Is(err, weir.ErrExceeded) || c.Wait > 0 && errors.Is(err, context.DeadlineExceeded) {
 		return nil, nil //nolint:nilnil // a refusal is not an error
 	}
 	return nil, err
@@ -55,4 +58,20 @@ func (t Library) Acquire(ctx context.Context, c *traffic.Call) (Held, error) {
 func (t Library) Available(ctx context.Context, c *traffic.Call) error {
 	_, err := t.Limiter.Available(ctx, c.Entity, c.Resource)
 	return err
+}
+
+type libraryLease struct {
+	*weir.Lease
+
+	entity string
+}
+
+// Slots implements [Held].
+func (l libraryLease) Slots() Slots {
+	for _, s := range l.Decision().Statuses {
+		if s.Heal > 0 && s.Entity == l.entity {
+			return Slots{s.Requested, s.Burst}
+		}
+	}
+	return Slots{}
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
@@ -28,11 +29,12 @@ type GRPC struct {
 // grpcConns is the number of connections used: one is limited by what one goroutine reads and writes.
 const grpcConns = 4
 
-// DialGRPC creates a target for HOST:PORT. It connects at the first call. The token may be "".
-func DialGRPC(addr, namespace, token string, secure bool, more ...grpc.DialOption) (*GRPC, error) {
+// DialGRPC creates a target for HOST:PORT. It connects at the first call, without TLS if secure is nil. The
+// token may be "".
+func DialGRPC(addr, namespace, token string, secure *tls.Config, more ...grpc.DialOption) (*GRPC, error) {
 	creds := insecure.NewCredentials()
-	if secure {
-		creds = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
+	if secure != nil {
+		creds = credentials.NewTLS(secure)
 	}
 	t := &GRPC{namespace: namespace, token: token}
 	for range grpcConns {
@@ -66,16 +68,18 @@ func (t *GRPC) begin(ctx context.Context) (weirv1.LimiterClient, context.Context
 func (t *GRPC) Acquire(ctx context.Context, c *traffic.Call) (Held, error) {
 	client, ctx, cancel := t.begin(ctx)
 	defer cancel()
-	out, err := client.Acquire(ctx, &weirv1.AcquireRequest{
-		Entity: c.Entity, Resource: c.Resource, Tokens: c.Tokens, Namespace: t.namespace,
-	})
+	in := &weirv1.AcquireRequest{Entity: c.Entity, Resource: c.Resource, Tokens: c.Tokens, Namespace: t.namespace}
+	if c.Wait > 0 {
+		in.Wait = durationpb.New(c.Wait)
+	}
+	out, err := client.Acquire(ctx, in)
 	switch {
 	case err != nil:
 		return nil, plain(err)
 	case !out.GetAllowed():
 		return nil, nil //nolint:nilnil // a refusal is not an error
 	}
-	return grpcLease{t, out.GetLease()}, nil
+	return &grpcLease{t, c.Entity, out.GetLease(), out.GetLimits()}, nil
 }
 
 // Available implements [Target].
@@ -89,15 +93,38 @@ func (t *GRPC) Available(ctx context.Context, c *traffic.Call) error {
 }
 
 type grpcLease struct {
-	t  *GRPC
-	id string
+	t      *GRPC
+	entity string
+	id     string
+	limits []*weirv1.LimitStatus
 }
 
 // Adjust implements [Held].
-func (l grpcLease) Adjust(ctx context.Context, tokens weir.Tokens) error {
+func (l *grpcLease) Adjust(ctx context.Context, tokens weir.Tokens) ([]weir.Balance, error) {
 	client, ctx, cancel := l.t.begin(ctx)
 	defer cancel()
-	_, err := client.Adjust(ctx, &weirv1.AdjustRequest{Lease: l.id, Tokens: tokens})
+	out, err := client.Adjust(ctx, &weirv1.AdjustRequest{Lease: l.id, Tokens: tokens})
+	if err == nil {
+		l.id = out.GetLease()
+	}
+	return nil, plain(err)
+}
+
+// Slots implements [Held].
+func (l *grpcLease) Slots() Slots {
+	for _, s := range l.limits {
+		if s.GetHeal() != nil && s.GetEntity() == l.entity {
+			return Slots{s.GetRequested(), s.GetBurst()}
+		}
+	}
+	return Slots{}
+}
+
+// Commit implements [Held].
+func (l *grpcLease) Commit(ctx context.Context) error {
+	client, ctx, cancel := l.t.begin(ctx)
+	defer cancel()
+	_, err := client.Commit(ctx, &weirv1.CommitRequest{Lease: l.id})
 	return plain(err)
 }
 

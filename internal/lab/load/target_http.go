@@ -3,6 +3,7 @@ package load
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/lab/traffic"
 )
 
@@ -20,17 +22,20 @@ type HTTP struct {
 	client                 *http.Client
 }
 
-// NewHTTP creates a target for the URL of a server. The token may be "". Close it when done.
-func NewHTTP(base, namespace, token string) (*HTTP, error) {
+// NewHTTP creates a target for the URL of a server. The token may be "", and conf nil for the default. Close it when
+// done.
+func NewHTTP(base, namespace, token string, conf *tls.Config) (*HTTP, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
-		return nil, fmt.Errorf("%q is not the URL of a server, such as http://127.0.0.1:8080", base)
+		return nil, fmt.Errorf("%q is not the URL of a server, such as http://127.0.0.1:8080",
+			secret.Address(base))
 	}
 	return &HTTP{
 		base: strings.TrimSuffix(base, "/"), namespace: namespace, token: token,
-		client: &http.Client{Timeout: timeout, Transport: &http.Transport{
+		client: secret.Client(timeout, &http.Transport{
 			Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: traffic.MaxUsers, DisableCompression: true,
-		}},
+			TLSClientConfig: conf, ForceAttemptHTTP2: true,
+		}),
 	}, nil
 }
 
@@ -50,11 +55,12 @@ func (t *HTTP) Close() error {
 // Acquire implements [Target].
 func (t *HTTP) Acquire(ctx context.Context, c *traffic.Call) (Held, error) {
 	body, err := json.Marshal(struct {
-		Entity    string      `json:"entity"`
-		Resource  string      `json:"resource"`
-		Tokens    weir.Tokens `json:"tokens"`
-		Namespace string      `json:"namespace,omitempty"`
-	}{c.Entity, c.Resource, c.Tokens, t.namespace})
+		Entity    string       `json:"entity"`
+		Resource  string       `json:"resource"`
+		Tokens    weir.Tokens  `json:"tokens"`
+		Namespace string       `json:"namespace,omitempty"`
+		Wait      traffic.Span `json:"wait,omitempty"`
+	}{c.Entity, c.Resource, c.Tokens, t.namespace, traffic.Span(c.Wait)})
 	if err != nil {
 		return nil, err
 	}
@@ -67,12 +73,11 @@ func (t *HTTP) Acquire(ctx context.Context, c *traffic.Call) (Held, error) {
 	case code != http.StatusOK:
 		return nil, problem(code, text)
 	}
-	if c.Adjust == nil {
-		return httpLease{}, nil
+	l := &httpLease{t: t, entity: c.Entity}
+	if c.Adjust != nil || c.Hold > 0 {
+		err = json.Unmarshal(text, &l.admitted)
 	}
-	var out struct{ Lease string }
-	err = json.Unmarshal(text, &out)
-	return httpLease{t, out.Lease}, err
+	return l, err
 }
 
 // Available implements [Target].
@@ -85,26 +90,63 @@ func (t *HTTP) Available(ctx context.Context, c *traffic.Call) error {
 }
 
 type httpLease struct {
-	t  *HTTP
-	id string
+	t        *HTTP
+	entity   string
+	admitted struct {
+		Lease  string
+		Limits []struct {
+			Entity, Period   string
+			Requested, Burst int64
+		}
+	}
+}
+
+// path returns the path of the lease for a verb.
+func (l *httpLease) path(verb string) string {
+	return "/v1/leases/" + url.PathEscape(l.admitted.Lease) + "/" + verb
 }
 
 // Adjust implements [Held].
-func (l httpLease) Adjust(ctx context.Context, tokens weir.Tokens) error {
+func (l *httpLease) Adjust(ctx context.Context, tokens weir.Tokens) ([]weir.Balance, error) {
 	body, err := json.Marshal(map[string]weir.Tokens{"tokens": tokens})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return l.t.want(ctx, http.MethodPost, "/v1/leases/"+url.PathEscape(l.id)+"/adjust", "application/json", body)
+	text, err := l.t.answer(ctx, http.MethodPost, l.path("adjust"), "application/json", body)
+	if err != nil {
+		return nil, err
+	}
+	return nil, json.Unmarshal(text, &struct{ Lease *string }{&l.admitted.Lease})
+}
+
+// Slots implements [Held].
+func (l *httpLease) Slots() Slots {
+	for _, s := range l.admitted.Limits {
+		if s.Period == "slots" && s.Entity == l.entity {
+			return Slots{s.Requested, s.Burst}
+		}
+	}
+	return Slots{}
+}
+
+// Commit implements [Held].
+func (l *httpLease) Commit(ctx context.Context) error {
+	return l.t.want(ctx, http.MethodPost, l.path("commit"), "", nil)
 }
 
 // want sends a request that must succeed.
 func (t *HTTP) want(ctx context.Context, method, path, kind string, body []byte) error {
+	_, err := t.answer(ctx, method, path, kind, body)
+	return err
+}
+
+// answer sends a request that must succeed, and returns the body of the answer.
+func (t *HTTP) answer(ctx context.Context, method, path, kind string, body []byte) ([]byte, error) {
 	code, text, err := t.send(ctx, method, path, kind, body)
 	if err == nil && code >= 300 {
 		err = problem(code, text)
 	}
-	return err
+	return text, err
 }
 
 func (t *HTTP) send(ctx context.Context, method, path, kind string, body []byte) (code int, text []byte, err error) {

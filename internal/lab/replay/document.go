@@ -44,7 +44,7 @@ func (r *Report) Document(entity string) *report.Document {
 		d.Parts = append(d.Parts, r.most(), r.chart())
 	}
 	d.Parts = append(d.Parts, r.needed())
-	return d
+	return d.Noted(r.Notes)
 }
 
 func (r *Report) most() report.Table {

@@ -38,6 +38,8 @@ type ReadConfig struct {
 	Time string
 	// Count lists the numeric fields to count, such as bytes. See [Config.Tokens].
 	Count []string
+	// Held is for how long requests hold slots.
+	Held Held
 	// Progress is called now and then with the number of bytes read, compressed if the log is.
 	Progress func(bytes int64)
 }
@@ -62,6 +64,7 @@ type entry struct {
 	at               int64 // nanoseconds since 1970
 	entity, resource uint32
 	line             uint32 // among the readable lines
+	held             uint32 // milliseconds
 }
 
 // BadLine is a line that could not be read, and why.
@@ -194,7 +197,7 @@ func (r *reader) readAll(ctx context.Context, lines *bufio.Reader) error {
 
 // read extracts the configured fields from one line.
 func (r *reader) read(line []byte) (err error) {
-	e := entry{line: uint32(len(r.log.entries))}
+	e := entry{line: uint32(len(r.log.entries)), held: uint32(min(r.cfg.Held.Assumed.Milliseconds(), maxHeld))}
 	var entity, resource []byte
 	if r.cfg.Format == JSON || r.cfg.Format == Auto && line[0] == '{' {
 		entity, resource, err = r.readJSON(line, &e)
@@ -248,6 +251,13 @@ func (r *reader) readCombined(line []byte, e *entry) (entity, resource []byte, e
 			return nil, nil, err
 		}
 	}
+	if r.cfg.Held.Field != "" {
+		text, err := r.field(fieldOf(r.cfg.Held.Field), r.cfg.Held.Field)
+		if err == nil {
+			e.held, err = r.cfg.Held.of(text)
+		}
+		return entity, resource, err
+	}
 	return entity, resource, nil
 }
 
@@ -289,6 +299,13 @@ func (r *reader) readJSON(line []byte, e *entry) (entity, resource []byte, err e
 		if r.count[i], err = number(text, name); err != nil {
 			return nil, nil, err
 		}
+	}
+	if r.cfg.Held.Field != "" {
+		text, err := o.get(r.cfg.Held.Field)
+		if err == nil {
+			e.held, err = r.cfg.Held.of(text)
+		}
+		return entity, resource, err
 	}
 	return entity, resource, nil
 }

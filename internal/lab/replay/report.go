@@ -27,6 +27,7 @@ type Report struct {
 	IntervalSeconds int64      `json:"interval_seconds"`
 	Intervals       []Interval `json:"intervals"`
 	Needed          []Need     `json:"needed"`
+	Notes           []string   `json:"notes,omitempty"`
 }
 
 // Source is what was read.

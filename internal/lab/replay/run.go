@@ -14,7 +14,8 @@ import (
 
 // Config defines what to try on a log.
 type Config struct {
-	// Limits apply to each entity on each resource. Required.
+	// Limits apply to each entity on each resource. Required. Balances are left out: a log does not show credits.
+	// A line takes one slot of each limit of slots, for [ReadConfig.Held]. One that these refuse spends nothing.
 	Limits []weir.Limit
 	// Tokens maps limit names to the counted field of the log that they are debited. Other limits are debited 1 for
 	// each line.
@@ -32,20 +33,25 @@ type charge struct {
 }
 
 func (l *Log) charges(cfg Config) ([]charge, error) {
-	if len(cfg.Limits) == 0 {
-		return nil, &weir.ConfigError{Field: "limits", Reason: "must name at least one limit"}
-	}
-	charges := make([]charge, len(cfg.Limits))
-	for i, limit := range cfg.Limits {
-		charges[i] = charge{limit, -1}
-		if name, ok := cfg.Tokens[limit.Name]; ok {
-			charges[i].field = slices.Index(l.count, name)
-			if charges[i].field < 0 {
+	var charges []charge
+	for _, limit := range cfg.Limits {
+		if isBalance(limit) {
+			continue
+		}
+		c := charge{limit, -1}
+		if name, ok := cfg.Tokens[limit.Name]; ok && limit.Slots > 0 {
+			return nil, &weir.ConfigError{Field: "tokens", Reason: "each line takes one slot of " + limit.Name}
+		} else if ok {
+			if c.field = slices.Index(l.count, name); c.field < 0 {
 				return nil, &weir.ConfigError{
 					Field: "tokens", Reason: fmt.Sprintf("the log was read without counting %q", name),
 				}
 			}
 		}
+		charges = append(charges, c)
+	}
+	if len(charges) == 0 {
+		return nil, &weir.ConfigError{Field: "limits", Reason: "must name at least one limit that is no balance"}
 	}
 	for name := range cfg.Tokens {
 		if !slices.ContainsFunc(cfg.Limits, func(l weir.Limit) bool { return l.Name == name }) {
@@ -54,6 +60,8 @@ func (l *Log) charges(cfg Config) ([]charge, error) {
 	}
 	return charges, nil
 }
+
+func isBalance(l weir.Limit) bool { return l.Balance }
 
 // amount returns what an entry debits from the charge's limit.
 func (l *Log) amount(c charge, e *entry) int64 {
@@ -79,11 +87,18 @@ func Run(ctx context.Context, l *Log, cfg Config) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	tried := slices.DeleteFunc(slices.Clone(cfg.Limits), isBalance)
+	var notes []string
+	if len(tried) < len(cfg.Limits) {
+		notes = append(notes, "balances are left out: what they refuse depends on credits, which a log does not show")
+	}
+	cfg.Limits = tried
 	t := newTally(l, cfg)
 	if err := l.decide(ctx, cfg, charges, t); err != nil {
 		return nil, err
 	}
 	report := t.report()
+	report.Notes = notes
 	for i, c := range charges {
 		found, err := l.needed(ctx, c, func(share float64) {
 			cfg.Progress((1 + (float64(i)+share)/float64(len(charges))) / 2)
@@ -110,9 +125,13 @@ func (l *Log) decide(ctx context.Context, cfg Config, charges []charge, t *tally
 		return err
 	}
 	defer lim.Close()
-	if err := admin.New(lim).Limits.Set(ctx, admin.Scope{}, cfg.Limits...); err != nil {
-		return err
+	slots, rates := splitSlots(cfg.Limits)
+	if len(rates) > 0 {
+		if err := admin.New(lim).Limits.Set(ctx, admin.Scope{}, rates...); err != nil {
+			return err
+		}
 	}
+	charges = slices.DeleteFunc(slices.Clone(charges), func(c charge) bool { return c.limit.Slots > 0 })
 	tokens := make(weir.Tokens, len(charges))
 	for i := range l.entries {
 		if i%every == 0 {
@@ -126,9 +145,14 @@ func (l *Log) decide(ctx context.Context, cfg Config, charges []charge, t *tally
 		for _, c := range charges {
 			tokens[c.limit.Name] = l.amount(c, e)
 		}
-		_, err := lim.Acquire(ctx, weir.Request{
+		req := weir.Request{
 			Entity: l.entities.texts[e.entity], Resource: l.resources.texts[e.resource], Tokens: tokens,
-		})
+		}
+		err := slots.refused(e)
+		if err == nil && len(rates) > 0 {
+			_, err = lim.Acquire(ctx, req)
+		}
+		slots.take(e, err)
 		if err := t.add(e, err); err != nil {
 			return fmt.Errorf("decide line %d of %d: %w", i+1, len(l.entries), err)
 		}

@@ -18,7 +18,8 @@ var targets = []int{990, 999}
 // trial is one limit's part of a log, laid out for deciding it repeatedly: the lines of one bucket together, the
 // busiest bucket first. It decides with the token clock alone, which for one limit is all that the limiter does.
 type trial struct {
-	at       []int64 // nanoseconds since clock.Epoch
+	at       []int64 // nanoseconds since clock.Epoch; of slots, since 1970
+	ends     []int64 // of slots: when they are given back
 	amount   []int64 // millitokens
 	buckets  []lines
 	requests int
@@ -53,9 +54,15 @@ func (l *Log) trial(c charge) *trial {
 		from += n
 	}
 	t.at, t.amount = make([]int64, from), make([]int64, from)
+	if c.limit.Slots > 0 {
+		t.ends = make([]int64, from)
+	}
 	for i := range l.entries {
 		b := &t.buckets[owner[i]]
 		t.at[b.to] = clock.Nanos(time.Unix(0, l.entries[i].at))
+		if t.ends != nil {
+			t.at[b.to], t.ends[b.to] = l.entries[i].at, l.entries[i].ends()
+		}
 		t.amount[b.to] = report.Milli(l.amount(c, &l.entries[i]))
 		b.total = clock.Add(b.total, t.amount[b.to])
 		b.to++
@@ -74,6 +81,17 @@ func (t *trial) admitted(limit weir.Limit) int {
 			break
 		}
 		level := int64(math.MinInt64) // full
+		var now holding
+		for i := b.from; i < b.to && limit.Slots > 0; i++ {
+			if !now.free(t.at[i], limit.Slots) {
+				n--
+				continue
+			}
+			now.take(t.ends[i])
+		}
+		if limit.Slots > 0 {
+			continue
+		}
 		for i := b.from; i < b.to; i++ {
 			after, ok := p.Debit(level, t.at[i], t.amount[i])
 			if !ok {
@@ -104,7 +122,7 @@ func (l *Log) needed(ctx context.Context, c charge, progress func(float64)) ([]N
 			return nil, err
 		}
 		if need.Limit != nil {
-			low = need.Limit.Amount - 1
+			low = max(need.Limit.Amount, need.Limit.Slots) - 1
 			need.Admitted = t.admitted(*need.Limit)
 		}
 		found = append(found, need)

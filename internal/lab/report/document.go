@@ -41,6 +41,18 @@ type Table struct {
 	Cut    []int // columns that are cut if a terminal is too narrow
 }
 
+// Noted adds notes below the document.
+func (d *Document) Noted(notes []string) *Document {
+	if len(notes) > 0 {
+		text := Text{Lines: []string{""}}
+		for _, n := range notes {
+			text.Lines = append(text.Lines, "note: "+n)
+		}
+		d.Parts = append(d.Parts, text)
+	}
+	return d
+}
+
 // Row adds a row.
 func (t *Table) Row(cells ...any) { t.Rows = append(t.Rows, cells) }
 

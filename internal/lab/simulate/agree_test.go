@@ -18,6 +18,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/lab/simulate"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/raced"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
@@ -55,7 +56,7 @@ func TestAgrees(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if race && tt.cfg.Rate > 300 {
+			if raced.On && tt.cfg.Rate > 300 {
 				t.Skip("the driver's own tests look for races")
 			}
 			tt.cfg.Seed, tt.cfg.OnUnavailable = 1, simulate.Deny

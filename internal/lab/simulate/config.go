@@ -116,8 +116,12 @@ type check struct {
 // checks are the rules for single values, applied to a configuration with its defaults.
 func (c *Config) checks() []check {
 	share := func(x float64) bool { return x >= 0 && x <= 1 }
+	quota := c.Limit.Window != (weir.Window{})
 	const most = 1_000_000
 	return []check{
+		{"limit", "must not be a balance: what it refuses depends on credits", c.Limit.Balance},
+		{"limit", "must not be of slots: what it refuses depends on how long they are held", c.Limit.Slots != 0},
+		{"cells", "cannot share a quota", quota && len(c.Cells) > 1},
 		{"for", "must be positive, and at most 24 h", c.For <= 0 || c.For > 24*time.Hour},
 		{"processes", "must be from 1 to 1,000,000", c.Processes < 1 || c.Processes > most},
 		{"begin", "must be from 1 to the number of processes", c.Begin < 1 || c.Begin > c.Processes},

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirlimits/weir/internal/batch/expr"
+	"github.com/weirlimits/weir/internal/batch/hot"
 	"github.com/weirlimits/weir/internal/batch/plan"
 	"github.com/weirlimits/weir/internal/clock"
 )
@@ -23,7 +25,7 @@ type lane struct {
 	k int
 
 	state   plan.State
-	meter   plan.Meter
+	meter   hot.Meter
 	waiting []*job
 	writing bool
 	paused  bool
@@ -67,7 +69,7 @@ func (l *lane) board() {
 	for i, j := range waiting {
 		j.plan.N, jobs[i] = i, &j.plan
 	}
-	l.state.On = l.place()
+	l.state.On, l.state.Roots.TTL = l.place(), l.p.cell.item(l.m.entity, 0).seen.TTL
 	state, w, later := plan.Plan(l.state, jobs, l.time())
 	l.state, l.waiting = state, nil
 	for _, j := range later {
@@ -86,7 +88,7 @@ func (l *lane) board() {
 	l.writing = true
 	l.p.s.births++
 	w.Birth = l.p.s.births
-	u := new(plan.Update)
+	u := new(expr.Update)
 	w.Update(u)
 	sent := l.p.s.now
 	l.p.cell.update(l.m.entity, l.k, u, func(got plan.Got) { l.landed(w, aboard, sent, got) })

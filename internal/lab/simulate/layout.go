@@ -3,6 +3,7 @@ package simulate
 import (
 	"time"
 
+	"github.com/weirlimits/weir/internal/batch/expr"
 	"github.com/weirlimits/weir/internal/batch/plan"
 )
 
@@ -88,7 +89,7 @@ func (m *memory) grow(p *process, n int) {
 		case root.Frozen:
 			done()
 		case root.Exists && root.Shards < n:
-			m.step(p, 0, plan.Freeze(plan.Place{N: root.Shards}, p.clock()), func(it *plan.Item, applied bool) {
+			m.step(p, 0, root.FreezeRoot(p.clock()), func(it *plan.Item, applied bool) {
 				if applied {
 					m.double(p, it, done)
 				} else {
@@ -107,7 +108,7 @@ func (m *memory) double(p *process, root *plan.Item, done func()) {
 	n, now := root.Shards, p.clock
 	frozen := make([]*plan.Item, n)
 	frozen[0] = root
-	convert := func(k int) (int, *plan.Update) { return k, frozen[k].Convert(now()) }
+	convert := func(k int) (int, *expr.Update) { return k, frozen[k].Convert(k, now()) }
 	end := func() {
 		if root := p.cell.item(m.entity, 0).seen; !root.Frozen {
 			m.n = root.Shards
@@ -116,12 +117,13 @@ func (m *memory) double(p *process, root *plan.Item, done func()) {
 	}
 	steps := []struct {
 		from, to int
-		update   func(k int) (int, *plan.Update)
+		update   func(k int) (int, *expr.Update)
 	}{
-		{1, n, func(k int) (int, *plan.Update) { return k, plan.Freeze(plan.Place{K: k, N: n}, now()) }},
-		{0, n, func(k int) (int, *plan.Update) {
+		{1, n, func(k int) (int, *expr.Update) { return k, plan.Freeze(plan.Place{K: k, N: n}, now()) }},
+		{0, 1, func(int) (int, *expr.Update) { return 0, root.Outlive(plan.RootTTL(frozen, now()), now()) }},
+		{0, n, func(k int) (int, *expr.Update) {
 			p.s.births++
-			return k + n, frozen[k].PutHalf(p.s.births, now())
+			return k + n, frozen[k].PutHalf(k, p.s.births, now())
 		}},
 		{1, n, convert},
 		{0, 1, convert},
@@ -151,6 +153,10 @@ func (m *memory) double(p *process, root *plan.Item, done func()) {
 				continue
 			}
 			to, u := st.update(k)
+			if u == nil {
+				p.s.after(0, func() { closed(nil, false) })
+				continue
+			}
 			m.step(p, to, u, closed)
 		}
 	}
@@ -158,7 +164,7 @@ func (m *memory) double(p *process, root *plan.Item, done func()) {
 }
 
 // step makes a write until it is answered.
-func (m *memory) step(p *process, k int, u *plan.Update, then func(it *plan.Item, applied bool)) {
+func (m *memory) step(p *process, k int, u *expr.Update, then func(it *plan.Item, applied bool)) {
 	p.cell.update(m.entity, k, u, func(got plan.Got) {
 		if got.Item == nil && p.s.now < int64(p.s.cfg.For) {
 			p.s.after(p.s.dice.Int64N(int64(plan.StepPause)), func() { m.step(p, k, u, then) })

@@ -68,7 +68,7 @@ func (p *process) warm(j *job, allowed bool) {
 		if l.state.Last == nil {
 			continue
 		}
-		if at, ok := l.state.Last.Level(p.cell.view.Names[0]); ok {
+		if at, ok := l.state.Last.Level(p.cell.view.Names[0], now); ok {
 			level += clock.Outstanding(at, l.place().Clock(p.cell.params, now))
 		}
 	}
@@ -107,8 +107,8 @@ func (p *process) paySoon() {
 	every := payEvery << min(p.unpaid, maxWaits)
 	s.after(every/2+s.dice.Int64N(every), func() {
 		p.paying = false
-		if call, ok := p.breaker.Begin(); ok && !p.pay(call) {
-			call.Done(breaker.Unknown)
+		if call, ok := p.breaker.Begin(anybody); ok && !p.pay(call) {
+			call.Done(breaker.Key{}, breaker.Unknown)
 		}
 		p.paySoon()
 	})
@@ -149,8 +149,8 @@ func (p *process) paid() {
 	if len(p.due) == 0 {
 		return
 	}
-	if call, ok := p.breaker.Begin(); ok && !p.pay(call) {
-		call.Done(breaker.Unknown)
+	if call, ok := p.breaker.Begin(anybody); ok && !p.pay(call) {
+		call.Done(breaker.Key{}, breaker.Unknown)
 	}
 }
 

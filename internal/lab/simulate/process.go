@@ -92,6 +92,9 @@ func (m *memory) lane(p *process, k int) *lane {
 	return m.lanes[k]
 }
 
+// anybody is whose every call is: outages concern all buckets alike.
+func anybody() breaker.Key { return breaker.Key{} }
+
 // decide starts a decision.
 func (p *process) decide(entity int) {
 	s := p.s
@@ -101,7 +104,7 @@ func (p *process) decide(entity int) {
 	j.plan = p.cell.take(j.amount)
 	j.plan.MayMove = s.cfg.MaxShards > 1
 	var ok bool
-	if j.call, ok = p.breaker.Begin(); !ok {
+	if j.call, ok = p.breaker.Begin(anybody); !ok {
 		p.degrade(j)
 		return
 	}
@@ -183,7 +186,7 @@ func (p *process) answer(j *job, allowed bool) {
 		j.of.partDone(p, j, allowed)
 		return
 	}
-	j.call.Done(breaker.Succeeded)
+	j.call.Done(breaker.Key{}, breaker.Succeeded)
 	if j.forced() {
 		p.unpaid = 0
 		p.s.called(1) // the marker that makes it apply only once
@@ -203,7 +206,7 @@ func (p *process) late(j *job) {
 	if j.answered {
 		return
 	}
-	j.call.Done(breaker.Failed)
+	j.call.Done(breaker.Key{}, breaker.Failed)
 	if j.forced() {
 		p.unpaid++
 		j.answered, j.m.paying = true, false

@@ -108,8 +108,9 @@ func newSim(cfg Config) *sim {
 			p.skew = s.dice.Int64N(2*int64(cfg.ClockSkew)+1) - int64(cfg.ClockSkew)
 		}
 		p.breaker = breaker.New(breaker.Config{ // as in the limiter
-			Cooldown: time.Second, Window: 2 * time.Second, Calls: 10, Silence: 4 * cfg.Within,
-			Slow: cfg.Within, Probe: time.Duration(callTimeout), Now: s.time, Uniform: s.dice.Float64,
+			Cooldown: time.Second, Window: 2 * time.Second, Calls: 10,
+			Silence: func() time.Duration { return 4 * cfg.Within },
+			Probe:   time.Duration(callTimeout), Now: s.time, Uniform: s.dice.Float64,
 			Changed: func(st breaker.State) {
 				if st == breaker.Closed && !p.back && s.now >= s.outage && s.outage > 0 {
 					p.back, s.backAt = true, s.now
@@ -127,7 +128,10 @@ func (s *sim) newCell(i int, share, below float64) *cell {
 	p.Amount, p.Burst = max(1, int64(share*float64(p.Amount))), max(1, int64(share*float64(p.Burst)))
 	c := &cell{
 		s: s, number: i, params: p, table: make(map[int][]*item), below: below, rep: &s.rep.Cells[i],
-		limit: store.Limit{Name: s.cfg.Limit.Name, Amount: p.Amount, Period: s.cfg.Limit.Period, Burst: p.Burst},
+		limit: store.Limit{
+			Name: s.cfg.Limit.Name, Amount: p.Amount, Period: s.cfg.Limit.Period, Burst: p.Burst,
+			Window: s.cfg.Limit.Window,
+		},
 	}
 	var err error
 	if c.view, err = plan.NewView([]store.Charge{{Limit: &c.limit}}); err != nil {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/weirlimits/weir/internal/batch/expr"
 	"github.com/weirlimits/weir/internal/batch/plan"
 )
 
@@ -35,7 +36,7 @@ func (n *network) chance(share float64) bool { return share > 0 && n.dice.Float6
 
 // item is an item in the table, with the remaining capacity of its partition.
 type item struct {
-	attrs plan.Attributes
+	attrs expr.Attributes
 	seen  *plan.Item // the same, decoded
 
 	units    float64 // writes that it accepts at once
@@ -65,7 +66,7 @@ func (c *cell) item(entity, k int) *item {
 
 // update makes a write to shard k of an entity's bucket, and calls then with what came of it once the answer arrives or
 // does not.
-func (c *cell) update(entity, k int, u *plan.Update, then func(got plan.Got)) {
+func (c *cell) update(entity, k int, u *expr.Update, then func(got plan.Got)) {
 	s := c.s
 	s.called(1)
 	sent, there := s.now, s.latency()/2
@@ -80,7 +81,7 @@ func (c *cell) update(entity, k int, u *plan.Update, then func(got plan.Got)) {
 }
 
 // write makes a write to an item.
-func (c *cell) write(it *item, u *plan.Update) plan.Got {
+func (c *cell) write(it *item, u *expr.Update) plan.Got {
 	s := c.s
 	if s.chance(s.cfg.Errors) {
 		return plan.Got{Repeat: true}
@@ -97,7 +98,7 @@ func (c *cell) write(it *item, u *plan.Update) plan.Got {
 		if len(it.attrs) == 0 {
 			s.count.units++ // the index's entry
 		}
-		seen, err := attrs.Parse()
+		seen, err := plan.Parse(attrs)
 		if err != nil {
 			panic(err) // the planner writes nothing that it cannot read
 		}

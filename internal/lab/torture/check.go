@@ -2,6 +2,7 @@ package torture
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -32,6 +33,7 @@ const (
 	checkParents
 	checkOnce
 	checkTime
+	checkApart
 	checkCount
 )
 
@@ -44,6 +46,7 @@ func newChecks() []Check {
 		checkParents:  {Name: "parents", About: "a parent is debited the sum of its children's debits"},
 		checkOnce:     {Name: "once", About: "a lease is returned once, whoever tries"},
 		checkTime:     {Name: "time", About: "the store's time does not go back"},
+		checkApart:    {Name: "apart", About: "one tenant's failures keep no other from the store"},
 	}
 }
 
@@ -65,6 +68,8 @@ type evidence struct {
 	writesFailed  bool // of the store; some may have been made twice, so tokens may be missing
 	slack         time.Duration
 	tolerance     time.Duration
+	credited      bool // the balances were credited; otherwise, they were given back what they had
+	frugal        bool // tokens may be debited ahead, and stay debited if others write to the bucket
 }
 
 // looked counts cases of a check.
@@ -166,55 +171,86 @@ func (ev *evidence) spent(seen looked, undecided func(check int)) *failure {
 		tallies[st.Bucket.Entity] = &of
 	}
 	for k, st := range ev.before {
-		entity := st.Bucket.Entity
-		for i, l := range limitsOf(entity) {
-			fail := func(check int, err error) *failure {
-				return &failure{check: check, entity: entity, err: fmt.Errorf("%s of %s: %w", l.Name, entity, err)}
-			}
-			b := reckon.NewBooks()
-			b.Rest(st, ev.at.Add(-ev.slack))
-			b.Tally = tallies[entity][i]
-			seen(checkAdmitted, 1)
-			if err := b.Admitted(l); err != nil {
-				return fail(checkAdmitted, err)
-			}
-			after := ev.after[k]
-			was, is := reckon.Find(st, l), reckon.Find(after, l)
-			if was == nil || is == nil || st.ID != after.ID {
-				return fail(checkLost, fmt.Errorf("the bucket is gone, or was created again"))
-			}
-			net := func(s *store.LimitState) int64 { return s.Debited - s.Returned }
-			if i == ledger {
-				seen(checkLevel, 1)
-				if rose, spent := is.Level-was.Level, net(is)-net(was); rose != spent {
-					return fail(
-						checkLevel,
-						fmt.Errorf("debits - returns are %d millitokens, but the level rose by %d", spent, rose),
-					)
-				}
-			}
-			seen(checkLost, 1)
-			if ev.writesFailed {
-				b.MaybeDebited += math.MaxInt32 // a write without an answer was repeated: both count
-				undecided(checkLost)
-			}
-			if err := cmp.Or(b.Level(l, after, ev.end.Add(ev.slack)), b.Counted(l, after, !ev.atomic)); err != nil {
-				return fail(checkLost, err)
+		for i := range reckon.MaxLimits {
+			if f := ev.limit(k, i, tallies[st.Bucket.Entity][i], seen, undecided); f != nil {
+				return f
 			}
 		}
 	}
 	return ev.parents(seen, undecided, tallies)
 }
 
+// limit checks one limit of a bucket: k is the place of the bucket, i that of the limit.
+func (ev *evidence) limit(k, i int, tally reckon.Tally, seen looked, undecided func(check int)) *failure {
+	st, after, entity := ev.before[k], ev.after[k], ev.before[k].Bucket.Entity
+	l := limitsOf(entity)[i]
+	fail := func(check int, err error) *failure {
+		return &failure{check: check, entity: entity, err: fmt.Errorf("%s of %s: %w", l.Name, entity, err)}
+	}
+	b := reckon.NewBooks()
+	b.Rest(st, ev.at.Add(-ev.slack))
+	b.Tally = tally
+	if ev.frugal { // who debited ahead may have hidden the answer that would show when
+		b.First = min(b.First, reckon.Reading(l, ev.at.Add(-ev.slack)))
+		b.MaybeDebited += math.MaxInt32
+	}
+	seen(checkAdmitted, 1)
+	if err := b.Admitted(l); err != nil {
+		return fail(checkAdmitted, err)
+	}
+	if ev.turned(l) { // what was returned to a quota's last window gave nothing
+		undecided(checkLost)
+		return nil
+	}
+	was, is := reckon.Find(st, l), reckon.Find(after, l)
+	if was == nil || is == nil || st.ID != after.ID {
+		return fail(checkLost, fmt.Errorf("the bucket is gone, or was created again"))
+	}
+	net := func(s *store.LimitState) int64 { return s.Debited - s.Returned }
+	rose, spent := is.Level-was.Level, net(is)-net(was)
+	if l.IsBalance() { // 0 is added: what is spent and left is what was credited
+		if spent += net(was) - was.Level; ev.credited {
+			spent -= credits[i]
+		}
+	}
+	if i == ledger || l.IsBalance() {
+		seen(checkLevel, 1)
+		// What a frugal store debits beyond the requests, uncounted, stays within a tenth of the burst.
+		if over := rose - spent; over < 0 || over > 0 && (!ev.frugal || over > l.Burst/10) {
+			return fail(
+				checkLevel,
+				fmt.Errorf("debits - returns are %d millitokens, but the level rose by %d", spent, rose),
+			)
+		}
+	}
+	seen(checkLost, 1)
+	if ev.writesFailed {
+		b.MaybeDebited += math.MaxInt32 // a write without an answer was repeated: both count
+		undecided(checkLost)
+	}
+	if err := cmp.Or(b.Level(l, after, ev.end.Add(ev.slack)), b.Counted(l, after, !ev.atomic)); err != nil {
+		return fail(checkLost, err)
+	}
+	return nil
+}
+
 // parents checks that the parent was charged what its children were.
 func (ev *evidence) parents(
 	seen looked, undecided func(int), tallies map[string]*[reckon.MaxLimits]reckon.Tally,
 ) *failure {
+	if ev.frugal {
+		return nil
+	}
 	if ev.writesFailed {
 		undecided(checkParents)
 		return nil
 	}
 	for i := range reckon.MaxLimits {
+		turned := func(st store.State) bool { return ev.turned(limitsOf(st.Bucket.Entity)[i]) }
+		if slices.ContainsFunc(ev.before, turned) {
+			undecided(checkParents)
+			continue
+		}
 		var sum, charged, maybe int64
 		for k, st := range ev.before {
 			l := limitsOf(st.Bucket.Entity)[i]
@@ -224,9 +260,11 @@ func (ev *evidence) parents(
 				t := tallies[st.Bucket.Entity][i]
 				maybe += t.MaybeDebited + t.MaybeReturned
 			}
-			if st.Bucket.Entity == parent {
+			switch st.Bucket.Entity {
+			case neighbour:
+			case parent:
 				charged = n
-			} else {
+			default:
 				sum += n
 			}
 		}
@@ -255,6 +293,9 @@ func (ev *evidence) kept(limit int) (sum int64) {
 	}
 	return sum
 }
+
+// turned reports whether a window of a quota began during the round.
+func (ev *evidence) turned(l *store.Limit) bool { return reckon.Quota(l) && ev.issued(l) > 0 }
 
 // issued is what a limit issued during the round, at most.
 func (ev *evidence) issued(l *store.Limit) int64 {
@@ -308,6 +349,22 @@ func (ev *evidence) once(seen looked) (map[string]int, *failure) {
 	return backs, nil
 }
 
+// apart checks that the neighbour was always decided in the store; the cases are calls while others were not.
+func (ev *evidence) apart(seen looked) *failure {
+	for _, r := range ev.records {
+		if _, on := r.of(neighbour); !on {
+			continue
+		}
+		if r.Op == OpBeside {
+			seen(checkApart, 1)
+		}
+		if r.Result == KeptOut {
+			return &failure{check: checkApart, entity: neighbour, until: r.Told, err: errors.New(r.Err)}
+		}
+	}
+	return nil
+}
+
 // tally is what callers did to a limit of an entity's bucket, according to the answers they got.
 func (ev *evidence) tally(entity string, limit int, backs map[string]int) reckon.Tally {
 	sum := reckon.NewTally()
@@ -324,7 +381,7 @@ func (ev *evidence) tally(entity string, limit int, backs map[string]int) reckon
 			t.Early, t.Late = reckon.Reading(l, r.At), reckon.Reading(l, r.At)
 		}
 		switch r.Op {
-		case OpTake:
+		case OpTake, OpBeside:
 			switch {
 			case r.Result == Admitted:
 				t.Debited, t.First, t.Last = n, t.Early, t.Late

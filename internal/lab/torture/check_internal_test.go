@@ -89,3 +89,20 @@ func TestParentsOfLeft(t *testing.T) {
 		}
 	}
 }
+
+// A neighbour whose call did not reach a store that answers is reported; one whose call failed is not. Only calls while
+// others are kept from the store are cases.
+func TestApart(t *testing.T) {
+	t.Parallel()
+	for result, broken := range map[Result]bool{Admitted: false, Refused: false, Unknown: false, "": false, KeptOut: true} {
+		ev := &evidence{records: []*Record{
+			{Op: OpTake, Result: KeptOut, Charges: []Charge{{Entity: parent}}},
+			{Op: OpTake, Result: Admitted, Charges: []Charge{{Entity: neighbour}}},
+			{Op: OpBeside, Result: result, Err: "not called", Charges: []Charge{{Entity: neighbour}}},
+		}}
+		cases := 0
+		if f := ev.apart(func(_, n int) { cases += n }); (f != nil) != broken || cases != 1 {
+			t.Errorf("%q: %v in %d cases", result, f, cases)
+		}
+	}
+}

@@ -27,6 +27,9 @@ func (r *Report) Document() *report.Document {
 	l.Add("callers", "%s in %s limiters of %s", fmt.Sprint(r.Callers), fmt.Sprint(r.Limiters), processes(r.Processes))
 	l.Add("faults", "%s", faults)
 	l.Add("calls", "%v in %v rounds, %.1f s", r.Calls, r.Rounds, r.Seconds)
+	if r.Frugal > 0 {
+		l.Add("frugal", "%v rounds: refusals remembered, tokens debited ahead, buckets split", r.Frugal)
+	}
 	l.Add("  admitted", "%v", r.Admitted)
 	l.Add("  refused", "%v", r.Refused)
 	l.Add("  in doubt", "%v, because the answer was lost", r.Unknown)

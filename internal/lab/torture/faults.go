@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirlimits/weir/store"
@@ -25,10 +26,11 @@ const (
 	Duplicate Fault = "duplicate" // leases are returned by all processes at once, and repeatedly
 	Skew      Fault = "skew"      // clocks differ, or jump back and forth
 	Kill      Fault = "kill"      // processes are killed and restarted
+	Fail      Fault = "fail"      // calls fail until the store is not called, except those of the neighbour
 )
 
 // AllFaults lists all faults.
-var AllFaults = []Fault{Cancel, Deadline, Drop, Delay, Duplicate, Skew, Kill}
+var AllFaults = []Fault{Cancel, Deadline, Drop, Delay, Duplicate, Skew, Kill, Fail}
 
 // ParseFaults parses names separated by commas, or "all" or "none".
 func ParseFaults(text string) ([]Fault, error) {
@@ -63,16 +65,24 @@ const (
 	maxSkew    = 500 * time.Millisecond
 )
 
-// errLost is what the caller of a lost call gets.
-var errLost = errors.New("answer lost by an injected fault")
+// What the callers of calls with faults get.
+var (
+	errLost   = errors.New("answer lost by an injected fault")
+	errFailed = errors.New("failed by an injected fault")
+)
 
-// faulty is a store whose calls are delayed and lost.
+// faulty is a store whose calls are delayed and lost, except those of the neighbour.
 type faulty struct {
 	store.Store
 
-	mu     sync.Mutex
-	r      *rand.Rand
-	faults []Fault // currently active
+	mu      sync.Mutex
+	r       *rand.Rand
+	faults  []Fault     // currently active
+	failing atomic.Bool // all calls fail
+
+	reached atomic.Int64 // calls of the neighbour
+	failed  atomic.Bool  // the store itself has failed in this round
+	stopped atomic.Bool  // the limiter's breaker is not closed
 }
 
 // set activates faults.
@@ -80,55 +90,81 @@ func (f *faulty) set(faults []Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.faults = faults
+	f.failed.Store(false)
 }
 
 // draw decides the faults of a call.
-func (f *faulty) draw() (before, after bool, delay time.Duration) {
+func (f *faulty) draw() (delay time.Duration, before, after error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.failing.Load() {
+		return 0, errFailed, nil
+	}
 	if slices.Contains(f.faults, Delay) && f.r.IntN(faultShare) == 0 {
 		delay = time.Duration(f.r.Int64N(int64(longest)))
 	}
 	if slices.Contains(f.faults, Drop) && f.r.IntN(faultShare) == 0 {
-		before = f.r.IntN(2) == 0
-		after = !before
+		if before = errLost; f.r.IntN(2) == 0 {
+			before, after = nil, errLost
+		}
 	}
-	return before, after, delay
+	return delay, before, after
 }
 
 // call makes a call with the faults drawn for it.
-func (f *faulty) call(ctx context.Context, op string, do func() error) error {
-	before, after, delay := f.draw()
+func (f *faulty) call(ctx context.Context, op, entity string, do func() error) error {
+	began := time.Now()
+	if entity == neighbour {
+		f.reached.Add(1)
+		return f.note(ctx, began, do())
+	}
+	delay, before, after := f.draw()
 	if err := pause(ctx, delay/2); err != nil {
 		return err
 	}
-	if before {
-		return &store.Error{Op: op, Err: errLost}
+	if before != nil {
+		return &store.Error{Op: op, Err: before}
 	}
-	if err := do(); err != nil {
+	if err := f.note(ctx, began, do()); err != nil {
 		return err
 	}
-	if after {
-		return &store.Error{Op: op, Err: errLost}
+	if after != nil {
+		return &store.Error{Op: op, Err: after}
 	}
 	return pause(ctx, delay/2) // an error here also loses the answer
 }
 
+// note records a failure of the store itself: not one of a caller that gave it too little time.
+func (f *faulty) note(ctx context.Context, began time.Time, err error) error {
+	hurried := ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)
+	if err != nil && !errors.Is(err, store.ErrStaleLimits) && (!hurried || time.Since(began) > patience/2) {
+		f.failed.Store(true)
+	}
+	return err
+}
+
+// Get implements [store.Store].
+func (f *faulty) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
+	began := time.Now()
+	got, err := f.Store.Get(ctx, keys...)
+	return got, f.note(ctx, began, err)
+}
+
 // Take implements [store.Store].
 func (f *faulty) Take(ctx context.Context, t store.Take) (out store.Outcome, err error) {
-	err = f.call(ctx, "take", func() error { out, err = f.Store.Take(ctx, t); return err })
+	err = f.call(ctx, "take", t.Debits[0].Bucket.Entity, func() error { out, err = f.Store.Take(ctx, t); return err })
 	return out, err
 }
 
 // Settle implements [store.Store].
 func (f *faulty) Settle(ctx context.Context, s store.Settle) (out store.Outcome, err error) {
-	err = f.call(ctx, "settle", func() error { out, err = f.Store.Settle(ctx, s); return err })
+	err = f.call(ctx, "settle", "", func() error { out, err = f.Store.Settle(ctx, s); return err })
 	return out, err
 }
 
 // Peek implements [store.Store].
 func (f *faulty) Peek(ctx context.Context, buckets ...store.Bucket) (snap store.Snapshot, err error) {
-	err = f.call(ctx, "peek", func() error { snap, err = f.Store.Peek(ctx, buckets...); return err })
+	err = f.call(ctx, "peek", "", func() error { snap, err = f.Store.Peek(ctx, buckets...); return err })
 	return snap, err
 }
 

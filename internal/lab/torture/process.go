@@ -41,11 +41,11 @@ func (l local) do(ctx context.Context, o order, tell func(*Record) error) (float
 	w := l.worker
 	w.tell = tell
 	err := w.do(ctx, o)
-	return failedWrites(l.store.Store), false, err
+	return w.failedWrites(), false, err
 }
 
 func (local) kill() bool     { return false }
-func (l local) close() error { return l.lim.Close() }
+func (l local) close() error { return l.worker.close() }
 
 // remote is a worker in its own process.
 type remote struct {
@@ -144,13 +144,13 @@ func Work(ctx context.Context, in io.Reader, out io.Writer, open Opener) error {
 	for {
 		var o order
 		if err := dec.Decode(&o); err != nil {
-			return w.lim.Close()
+			return w.close()
 		}
 		d := &done{}
 		if err := w.do(ctx, o); err != nil {
 			d.Err = err.Error()
 		}
-		d.Failed = failedWrites(w.store.Store)
+		d.Failed = w.failedWrites()
 		if err := say(message{Done: d}); err != nil {
 			return err
 		}
@@ -163,11 +163,18 @@ func (s setup) open(open Opener, tell func(*Record) error) (*worker, error) {
 	if s.Skew != 0 {
 		now = ahead(s.Skew)
 	}
-	st, err := open(now)
+	st, err := open(now, false)
 	if err != nil {
 		return nil, err
 	}
-	return newWorker(s, st, tell)
+	if !s.Frugal {
+		return newWorker(s, tell, st)
+	}
+	frugal, err := open(now, true)
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	return newWorker(s, tell, st, frugal)
 }
 
 // failedWrites returns how many writes of a store had no answer, if the store counts them: what they debited may be

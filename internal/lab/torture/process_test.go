@@ -1,9 +1,11 @@
 package torture_test
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,13 +37,19 @@ func TestMain(m *testing.M) {
 }
 
 func onTable(endpoint, table string) torture.Opener {
-	return func(now func() time.Time) (store.Store, error) {
-		return dynamodb.New(dynamodb.Config{Client: dynamotest.Dial(endpoint), Table: table, Now: now, RejectionTTL: -1, Guard: -1, MaxShards: 1, CallTimeout: 20 * time.Second, WriteTimeout: 20 * time.Second})
+	return func(now func() time.Time, frugal bool) (store.Store, error) {
+		cfg := dynamodb.Config{
+			Client: dynamotest.Dial(endpoint), Table: table, Now: now, CallTimeout: 20 * time.Second, WriteTimeout: 20 * time.Second,
+		}
+		if cfg.Prefetch.Share = 0.1; !frugal {
+			cfg.Prefetch.Share, cfg.RejectionTTL, cfg.Guard, cfg.MaxShards = 0, -1, -1, 1
+		}
+		return dynamodb.New(cfg)
 	}
 }
 
 func onRedis(address string) torture.Opener {
-	return func(func() time.Time) (store.Store, error) {
+	return func(func() time.Time, bool) (store.Store, error) {
 		return redis.Open(context.Background(), redis.Config{Address: address, CallTimeout: 20 * time.Second})
 	}
 }
@@ -66,7 +74,10 @@ func TestProcesses(t *testing.T) {
 		}
 		cfg := config(t, sound)
 		cfg.Open, cfg.Spawn = onTable(endpoint, table), again(endpointEnv+"="+endpoint, tableEnv+"="+table)
-		cfg.Traits = torture.Traits{Shared: true, OwnClock: true, InFlight: 300 * time.Millisecond, Back: 2 * time.Second}
+		cfg.Traits = torture.Traits{
+			Shared: true, OwnClock: true, Frugal: true, InFlight: 300 * time.Millisecond, Back: 2 * time.Second,
+		}
+		cfg.Rounds = 6
 		processes(t, cfg)
 	})
 	t.Run("redis", func(t *testing.T) {
@@ -75,18 +86,55 @@ func TestProcesses(t *testing.T) {
 		cfg := config(t, sound)
 		cfg.Open, cfg.Spawn = onRedis(address), again(redisEnv+"="+address)
 		cfg.Traits = torture.Traits{Shared: true, Atomic: true, InFlight: 100 * time.Millisecond, Back: time.Second}
+		cfg.Rounds = 4
 		processes(t, cfg)
 	})
 }
 
+// A cluster whose replicas take over again and again, each time after they have everything, breaks nothing.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	shards := redistest.Cluster(t, 1)
+	address := "redis+cluster://" + redistest.Addresses(shards)
+	ctx, stop := context.WithCancel(t.Context())
+	var failovers int
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			for _, s := range shards[i%len(shards)] {
+				if s.Replica(ctx) {
+					if out, err := s.Do(ctx, "CLUSTER", "FAILOVER"); err == nil && out == "OK" {
+						failovers++
+					}
+					break
+				}
+			}
+			time.Sleep(1500 * time.Millisecond) // real time: the others vote for a shard only every four seconds
+		}
+	})
+	defer wg.Wait()
+	defer stop()
+	cfg := config(t, sound)
+	cfg.Open, cfg.Spawn = onRedis(address), again(redisEnv+"="+address)
+	cfg.Traits = torture.Traits{Shared: true, Atomic: true, InFlight: 500 * time.Millisecond, Back: time.Second}
+	cfg.Rounds, cfg.Calls = 8, 80
+	processes(t, cfg)
+	stop()
+	wg.Wait()
+	t.Logf("%d failovers", failovers)
+	if failovers < 3 {
+		t.Errorf("%d failovers, want one of each primary", failovers)
+	}
+}
+
 func processes(t *testing.T, cfg torture.Config) {
 	t.Helper()
-	cfg.Processes, cfg.Rounds, cfg.Calls = 2, 4, 25
+	cfg.Processes, cfg.Calls = 2, cmp.Or(cfg.Calls, 25)
 	rep, err := torture.Run(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !rep.OK || rep.Killed == 0 || rep.Unknown == 0 || rep.Admitted == 0 || rep.Refused == 0 {
+	if !rep.OK || rep.Killed == 0 || rep.Unknown == 0 || rep.Admitted == 0 || rep.Refused == 0 || cfg.Traits.Frugal && rep.Frugal == 0 {
 		t.Errorf("%+v", rep)
 	}
 	for _, c := range rep.Checks {

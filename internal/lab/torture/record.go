@@ -15,6 +15,7 @@ type Op string
 // Operations.
 const (
 	OpTake    Op = "take"    // decides
+	OpBeside  Op = "beside"  // decides for the neighbour, while the limiter does not call the store for others
 	OpAdjust  Op = "adjust"  // adjusts what a lease holds, or settles
 	OpReturn  Op = "return"  // returns a lease, by the caller that took it
 	OpHold    Op = "hold"    // lets a lease leave its process; makes no call
@@ -30,9 +31,10 @@ const (
 	Admitted Result = "admitted"
 	Refused  Result = "refused"
 	Applied  Result = "applied"
-	Before   Result = "before"  // already returned by another caller
-	Unknown  Result = "unknown" // the answer was lost
-	Twice    Result = "twice"   // a lease could be returned a second time
+	Before   Result = "before"   // already returned by another caller
+	Unknown  Result = "unknown"  // the answer was lost
+	Twice    Result = "twice"    // a lease could be returned a second time
+	KeptOut  Result = "kept out" // the limiter did not call the store, which answers
 )
 
 // Record is one call and its answer, a line of a history.
@@ -64,7 +66,7 @@ type Charge struct {
 }
 
 // known reports whether a call's outcome is known.
-func (r *Record) known() bool { return r.Result != "" && r.Result != Unknown }
+func (r *Record) known() bool { return r.Result != "" && r.Result != Unknown && r.Result != KeptOut }
 
 // of returns a call's charge to an entity's bucket.
 func (r *Record) of(entity string) (Charge, bool) {

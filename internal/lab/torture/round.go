@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -31,13 +32,17 @@ func (r *run) round(ctx context.Context, n int) (*failure, error) {
 		o.Callers = min(r.Callers, max(2, orderCallers/len(r.hands)))
 	}
 	if r.Rate > 0 { // no longer than a few seconds
-		o.Calls = min(o.Calls, max(orderCalls, int(r.Rate*roundLasts.Seconds())/(o.Callers*len(r.hands))))
+		o.Calls = min(o.Calls, max(orderCalls, int(r.Rate*roundLasts.Seconds())/((o.Callers+1)*len(r.hands))))
 	}
 	if !calm {
 		o.Faults = r.Faults
 	}
+	if o.Frugal = r.frugal != nil && n%6 >= 4; o.Frugal {
+		r.rep.Frugal++
+	}
 	ev := &evidence{
-		atomic: r.Traits.Atomic, tolerance: r.Traits.Back, killed: map[[2]int]bool{},
+		atomic: r.Traits.Atomic, tolerance: r.Traits.Back, killed: map[[2]int]bool{}, frugal: o.Frugal,
+		credited: n == credited,
 	}
 	if r.skewed() {
 		ev.slack, ev.tolerance = maxSkew, ev.tolerance+2*maxSkew
@@ -49,7 +54,7 @@ func (r *run) round(ctx context.Context, n int) (*failure, error) {
 	if ev.before, ev.at, err = r.look(ctx, buckets); err != nil {
 		return nil, err
 	}
-	if err := r.loose(ctx, o, ev); err != nil {
+	if err := r.spread(ctx, o, buckets, func() error { return r.loose(ctx, o, ev) }); err != nil {
 		return nil, err
 	}
 	if o.Held = r.held(); len(o.Held) > 0 {
@@ -65,13 +70,13 @@ func (r *run) round(ctx context.Context, n int) (*failure, error) {
 		return nil, err
 	}
 	r.rep.Rounds++
-	return r.judge(ev, o), nil
+	return r.judge(ev, o), r.drain(ctx, ev.after)
 }
 
 // open creates a round's buckets and spends some of each one's tokens, so that its level is above the clock.
 func (r *run) open(ctx context.Context, o order) (buckets []store.Bucket, err error) {
 	at := func(entity string) store.Bucket {
-		return store.Bucket{Namespace: r.id, Entity: entity, Resource: resource(o.Round)}
+		return store.Bucket{Namespace: r.ids[0], Entity: entity, Resource: resource(o.Round)}
 	}
 	if o.Kind == ordering {
 		b := at(ordered)
@@ -94,15 +99,130 @@ func (r *run) open(ctx context.Context, o order) (buckets []store.Bucket, err er
 		}
 		return []store.Bucket{b}, r.heard(rec)
 	}
+	create := func(lim *weir.Limiter, entity string) error {
+		_, err := lim.Acquire(ctx, weir.Request{
+			Entity: entity, Resource: resource(o.Round), Tokens: weir.Tokens{"ledger": 1000},
+		})
+		return err
+	}
 	for i := range children {
-		if _, err := r.lim.Acquire(ctx, weir.Request{
-			Entity: child(i), Resource: resource(o.Round), Tokens: weir.Tokens{"ledger": 1000},
-		}); err != nil {
+		if err := r.endow(ctx, at(child(i))); err != nil {
+			return nil, err
+		}
+		if err := create(r.lim, child(i)); err != nil {
 			return nil, err
 		}
 		buckets = append(buckets, at(child(i)))
 	}
-	return append(buckets, at(parent)), nil
+	apart := at(neighbour)
+	apart.Namespace = r.ids[1]
+	return append(buckets, apart, at(parent)), create(r.lim.In(beside(r.Namespace)), neighbour)
+}
+
+// credited is the round whose balances are credited: ids of credits are never forgotten, so there are no more of them.
+// In other rounds, the balances have what is returned to them.
+const credited = 1
+
+// endow sets the limits of a child with other kinds than rates, and gives its balance something to spend.
+func (r *run) endow(ctx context.Context, b store.Bucket) error {
+	own, ok := ownLimits[b.Entity]
+	if !ok {
+		return nil
+	}
+	scope := admin.Scope{Entity: b.Entity, Resource: b.Resource}
+	if err := admin.New(r.lim).Limits.Set(ctx, scope, public(own)...); err != nil {
+		return err
+	}
+	for i, l := range own {
+		if !l.IsBalance() {
+			continue
+		}
+		if r.rep.Rounds != credited {
+			d := store.Debit{Bucket: b, Epoch: 1, Charges: []store.Charge{{Limit: own[live]}, {Limit: own[ledger]}}}
+			if _, err := r.store.Take(ctx, store.Take{Debits: []store.Debit{d}}); err != nil { // creates the bucket
+				return err
+			}
+			if err := r.settle(ctx, b, 1, l, -credits[i]); err != nil {
+				return err
+			}
+			continue
+		}
+		credit := store.Credit{Bucket: b, Limit: l.Name, Amount: credits[i], ID: "torture"}
+		for range 2 { // repeated, it adds nothing
+			if _, err := r.store.Credit(ctx, credit); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// drain spends what the balances of a round have left, or returns what they owe: a balance that is not 0 is never
+// forgotten.
+func (r *run) drain(ctx context.Context, states []store.State) error {
+	for _, st := range states {
+		for _, l := range st.Limits {
+			if !l.Limit.IsBalance() || l.Level == 0 {
+				continue
+			}
+			if err := r.settle(ctx, st.Bucket, st.Epoch, l.Limit, -l.Level); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// settle changes the level of one limit.
+func (r *run) settle(ctx context.Context, b store.Bucket, epoch uint64, l *store.Limit, amount int64) error {
+	_, err := r.store.Settle(ctx, store.Settle{Debits: []store.Debit{
+		{Bucket: b, Epoch: epoch, Charges: []store.Charge{{Limit: l, Amount: amount}}},
+	}})
+	return err
+}
+
+// splitter is a store that splits buckets into several items.
+type splitter interface {
+	store.Store
+
+	Split(ctx context.Context, b store.Bucket, n int) (int, error)
+}
+
+// openSplitter opens the store frugal.
+func openSplitter(open Opener) (splitter, error) {
+	st, err := open(nil, true)
+	if err != nil {
+		return nil, err
+	}
+	sp, ok := st.(splitter)
+	if !ok {
+		return nil, errors.Join(errors.New("a frugal store that splits no buckets"), st.Close())
+	}
+	return sp, nil
+}
+
+// spread makes the workers work, in a frugal round on buckets that are split before and meanwhile.
+func (r *run) spread(ctx context.Context, o order, buckets []store.Bucket, work func() error) error {
+	if !o.Frugal {
+		return work()
+	}
+	split := func(n int) error {
+		var errs []error
+		for _, b := range []store.Bucket{buckets[0], buckets[len(buckets)-1]} { // a child and the parent
+			_, err := r.frugal.Split(ctx, b, n)
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	}
+	if err := split(2); err != nil {
+		return err
+	}
+	var meanwhile error
+	var wg sync.WaitGroup
+	wg.Go(func() { meanwhile = split(4) })
+	err := work()
+	wg.Wait()
+	return errors.Join(err, meanwhile)
 }
 
 // look reads the buckets while no caller is active.
@@ -246,7 +366,7 @@ func (r *run) judge(ev *evidence, o order) *failure {
 		r.last(ev, o.Round)
 		return ev.order(seen, undecided)
 	}
-	return ev.spent(seen, undecided)
+	return cmp.Or(ev.apart(seen), ev.spent(seen, undecided))
 }
 
 // last adds the look after a round to its history.

@@ -5,7 +5,8 @@
 // A run consists of rounds. Each has fresh buckets, so that a late effect of an abandoned call disturbs no other round.
 // In one round of three, a few calls are made on one bucket directly at the store, and torture searches for an order
 // that explains all answers. In the others, callers spend as children of one parent, through limiters; every second one
-// of these is without faults, so that the books must balance to the millitoken.
+// of these is without faults, so that the books must balance to the millitoken. In a second namespace a neighbour
+// spends through the same limiters, without faults of its own: those of the others must not keep it from the store.
 package torture
 
 import (
@@ -20,18 +21,22 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/clock/calendar"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/storetest/reckon"
 )
 
-// Opener opens the store again, with its own clock if now is not nil and the store can have one.
-type Opener func(now func() time.Time) (store.Store, error)
+// Opener opens the store again, with its own clock if now is not nil and the store can have one: exact, or frugal, as
+// users have it, with what saves calls (refusals repeated from memory, tokens debited ahead, split buckets).
+type Opener func(now func() time.Time, frugal bool) (store.Store, error)
 
 // Traits describe the kind of store.
 type Traits struct {
 	Shared   bool          // several processes may open it
 	Atomic   bool          // it decides over several buckets in one step
 	OwnClock bool          // it uses the clocks of its processes
+	Frugal   bool          // it can save calls: see Opener
 	InFlight time.Duration // for how long an abandoned call may still be in flight
 	Back     time.Duration // by how much its time may go back, because servers' clocks do
 }
@@ -40,7 +45,7 @@ type Traits struct {
 type Config struct {
 	Open      Opener
 	Traits    Traits
-	Namespace string // created, and purged in the end
+	Namespace string // created, and purged in the end, as is the neighbour's: NAMESPACE-beside
 	Duration  time.Duration
 	Rounds    int // instead of Duration; 0: Duration applies
 	Processes int // started with Spawn; 0: two limiters in this process
@@ -58,6 +63,7 @@ type Config struct {
 // Totals are counts of a run.
 type Totals struct {
 	Rounds   int `json:"rounds"`
+	Frugal   int `json:"frugal,omitempty"` // rounds in which the store saves calls
 	Calls    int `json:"calls"`
 	Admitted int `json:"admitted"`
 	Refused  int `json:"refused"`
@@ -87,12 +93,17 @@ const (
 	children = 4
 	parent   = "parent"
 	ordered  = "ordered"
+	// neighbour is the one entity of the second namespace, whose calls have no faults.
+	neighbour = "neighbour"
 
 	live   = 0 // the limit that refuses
 	ledger = 1 // the limit that is so large and slow that only debits and returns move its level
 )
 
 var limitNames = [reckon.MaxLimits]string{live: "live", ledger: "ledger"}
+
+// beside returns the name of the neighbour's namespace.
+func beside(namespace string) string { return namespace + "-beside" }
 
 func child(i int) string    { return fmt.Sprint("child-", i) }
 func resource(r int) string { return fmt.Sprint("round-", r) }
@@ -104,6 +115,14 @@ var (
 		{Name: "live", Amount: 100_000, Period: time.Second, Burst: 200_000},
 		{Name: "ledger", Amount: 1000, Period: year, Burst: 1e12},
 	}
+	// ownLimits are the limits of children that have other kinds: a quota, or a balance, topped up in each round.
+	ownLimits = map[string][reckon.MaxLimits]*store.Limit{
+		child(1): {{Name: "live", Amount: 40_000, Burst: 40_000, Window: hourly()}, childLimits[ledger]},
+		child(2): {childLimits[live], store.Balance("ledger")},
+		child(3): {store.Balance("live"), childLimits[ledger]},
+	}
+	// credits is what balances have in a round, in millitokens: one ends before the parent refuses, a ledger never.
+	credits      = [reckon.MaxLimits]int64{live: 40_000, ledger: 1e12}
 	parentLimits = [reckon.MaxLimits]*store.Limit{
 		{Name: "live", Amount: 200_000, Period: time.Second, Burst: 300_000},
 		{Name: "ledger", Amount: 1000, Period: year, Burst: 1e12},
@@ -118,7 +137,18 @@ func limitsOf(entity string) [reckon.MaxLimits]*store.Limit {
 	if entity == parent {
 		return parentLimits
 	}
+	if own, ok := ownLimits[entity]; ok {
+		return own
+	}
 	return childLimits
+}
+
+// hourly returns the windows of the quota: a run of a few seconds rarely meets the end of one.
+func hourly() (w calendar.Window) {
+	if err := w.UnmarshalText([]byte("hour@UTC")); err != nil {
+		panic(err)
+	}
+	return w
 }
 
 // ErrInUse reports that the namespace exists.
@@ -130,7 +160,8 @@ type run struct {
 
 	lim    *weir.Limiter
 	store  store.Store // for looking at buckets: without faults, with its own clock
-	id     string      // of the namespace
+	frugal splitter    // the same store, frugal; nil if it cannot be
+	ids    [2]string   // of the namespaces: the children's, and the neighbour's
 	hands  []hand
 	setups []setup
 	failed []float64
@@ -152,11 +183,11 @@ func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 	if cfg.skewed() && !cfg.Traits.Shared {
 		now = jumpy(cfg.Seed)
 	}
-	st, err := cfg.Open(now)
+	st, err := cfg.Open(now, false)
 	if err != nil {
 		return nil, err
 	}
-	lim, err := weir.New(weir.Config{Store: st, StoreTimeout: patience, Cooldown: -1})
+	lim, err := weir.New(weir.Config{Store: st, StoreTimeout: 4 * patience, Cooldown: -1})
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
@@ -167,6 +198,12 @@ func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 			Seed: cfg.Seed, Namespace: cfg.Namespace, Faults: cfg.Faults, Processes: max(1, cfg.Processes),
 			Checks: newChecks(),
 		},
+	}
+	if cfg.Traits.Frugal {
+		if r.frugal, err = openSplitter(cfg.Open); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, r.frugal.Close()) }()
 	}
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
@@ -200,24 +237,34 @@ func Run(ctx context.Context, cfg Config) (_ *Report, err error) {
 	return r.rep, r.report(f)
 }
 
-// prepare creates the namespace, with limits and entities.
+// prepare creates the namespace, with limits and entities. It goes on if ctx ends while it does, so that clear finds
+// all that has been created.
 func (r *run) prepare(ctx context.Context) error {
-	_, err := admin.New(r.lim).Namespaces.Get(ctx, r.Namespace)
-	if err == nil {
-		return fmt.Errorf("namespace %q: %w", r.Namespace, ErrInUse)
-	}
-	if !errors.Is(err, weir.ErrNotFound) {
-		return err
+	names := []string{r.Namespace, beside(r.Namespace)}
+	for _, name := range names {
+		_, err := admin.New(r.lim).Namespaces.Get(ctx, name)
+		if err == nil {
+			return fmt.Errorf("namespace %q: %w", name, ErrInUse)
+		}
+		if !errors.Is(err, weir.ErrNotFound) {
+			return err
+		}
 	}
 	if r.Begin != nil {
 		r.Begin()
 	}
-	ns, err := admin.New(r.lim).Namespaces.Create(ctx, r.Namespace)
-	if err != nil {
-		return err
+	ctx = context.WithoutCancel(ctx)
+	var err error
+	for i, name := range names {
+		var ns admin.Namespace
+		if ns, err = admin.New(r.lim).Namespaces.Create(ctx, name); err != nil {
+			break
+		}
+		r.ids[i] = ns.ID
+		if err = admin.New(r.lim.In(name)).Limits.Set(ctx, admin.Scope{}, public(childLimits)...); err != nil {
+			break
+		}
 	}
-	r.id = ns.ID
-	err = admin.New(r.lim).Limits.Set(ctx, admin.Scope{}, public(childLimits)...)
 	if err == nil {
 		err = admin.New(r.lim).Limits.Set(ctx, admin.Scope{Entity: parent}, public(parentLimits)...)
 	}
@@ -237,25 +284,32 @@ func (r *run) prepare(ctx context.Context) error {
 
 func public(limits [reckon.MaxLimits]*store.Limit) (all []weir.Limit) {
 	for _, l := range limits {
-		all = append(all, weir.Limit{Name: l.Name, Amount: l.Amount / 1000, Period: l.Period, Burst: l.Burst / 1000})
+		all = append(all, weir.Limit(record.Plain(l)))
 	}
 	return all
 }
 
-// clear purges the namespace, even if ctx has ended.
+// clear purges the namespaces that were created, even if ctx has ended.
 func (r *run) clear(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	err := admin.New(r.lim).Namespaces.Delete(ctx, r.Namespace)
-	if err == nil {
-		err = admin.New(r.lim).Namespaces.Purge(ctx, r.Namespace)
+	var errs []error
+	for i, name := range []string{r.Namespace, beside(r.Namespace)} {
+		if r.ids[i] == "" {
+			continue
+		}
+		err := admin.New(r.lim).Namespaces.Delete(ctx, name)
+		if err == nil {
+			err = admin.New(r.lim).Namespaces.Purge(ctx, name)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf(
+				"namespace %s is left behind (remove it with: weir namespace delete %[1]s,"+
+					" then weir namespace purge %[1]s): %[2]w", name, err,
+			))
+		}
 	}
-	if err != nil {
-		return fmt.Errorf(
-			"namespace %q is left behind (remove it with: weir namespace delete %s, then weir namespace purge %s): %w",
-			r.Namespace, r.Namespace, r.Namespace, err)
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // limiters is the number of limiters in this process if no others are started.
@@ -270,7 +324,10 @@ func (r *run) hire(ctx context.Context) error {
 	r.rep.Limiters, r.rep.Callers = n, n*r.Callers
 	r.failed = make([]float64, n)
 	for i := range n {
-		s := setup{Process: i + 1, NamespaceID: r.id, Rate: r.Rate / float64(n), Seed: r.Seed}
+		s := setup{
+			Process: i + 1, NamespaceID: r.ids[0], Beside: beside(r.Namespace), Rate: r.Rate / float64(n), Seed: r.Seed,
+			Frugal: r.Traits.Frugal,
+		}
 		if r.skewed() && r.Traits.Shared {
 			s.Skew = time.Duration(r.r.Int64N(int64(2*maxSkew))) - maxSkew
 		}
@@ -301,7 +358,7 @@ func (r *run) start(ctx context.Context, s setup) (hand, error) {
 	if r.Traits.Shared {
 		w, err = s.open(r.Open, nil)
 	} else {
-		w, err = newWorker(s, lent{r.store}, nil)
+		w, err = newWorker(s, nil, lent{r.store})
 	}
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/storetest/reckon"
 )
@@ -18,9 +19,11 @@ import (
 type setup struct {
 	Process, Life int
 	NamespaceID   string
+	Beside        string        // the name of the neighbour's namespace
 	Skew          time.Duration // of its clock; 0: the store's own clock
 	Rate          float64       // calls per second; 0: unlimited
 	Seed          uint64
+	Frugal        bool // it opens the store frugal as well
 }
 
 // kind is what a round tests.
@@ -39,51 +42,109 @@ type order struct {
 	Calls   int // of each caller
 	Callers int
 	Sharp   bool // nothing forced, nothing returned: the strictest bound on what is admitted
+	Frugal  bool // the store saves calls
 	Faults  []Fault
 	Held    []weir.LeaseToken
 }
 
-// worker is a limiter with callers.
+// worker is a limiter with callers; two limiters, of which each round uses one, if the store can be frugal.
 type worker struct {
 	setup
+	limiter // of the round
 
-	store  *faulty
-	lim    *weir.Limiter
+	exact  limiter
+	frugal limiter
 	tell   func(*Record) error // reports each call before it is made, and its answer
 	begun  time.Time
 	pacing sync.Mutex
 	next   time.Time // time of the next call
 }
 
-// newWorker returns a worker that owns the store st.
-func newWorker(s setup, st store.Store, tell func(*Record) error) (*worker, error) {
-	f := &faulty{Store: st, r: rand.New(rand.NewPCG(s.Seed, uint64(s.Process)<<32+uint64(s.Life)))}
-	lim, err := weir.New(weir.Config{
-		Store: f, NamespaceID: s.NamespaceID, Cooldown: -1, StoreTimeout: patience,
-		OnUnavailable: weir.OnUnavailableDeny,
-	})
-	if err != nil {
-		_ = st.Close()
-		return nil, err
-	}
-	return &worker{setup: s, store: f, lim: lim, tell: tell, begun: time.Now()}, nil
+// limiter is a limiter on a store with faults.
+type limiter struct {
+	store *faulty
+	lim   *weir.Limiter
 }
 
-// patience is how long a call may take.
-const patience = 5 * time.Second
+func (l *limiter) close() error {
+	if l.lim == nil {
+		return nil
+	}
+	return l.lim.Close()
+}
+
+// newWorker returns a worker that owns the stores: one, or an exact and a frugal one.
+func newWorker(s setup, tell func(*Record) error, stores ...store.Store) (*worker, error) {
+	w := &worker{setup: s, tell: tell, begun: time.Now()}
+	for i, of := range []*limiter{&w.exact, &w.frugal}[:len(stores)] {
+		of.store = &faulty{
+			Store: stores[i], r: rand.New(rand.NewPCG(s.Seed+uint64(i), uint64(s.Process)<<32+uint64(s.Life))),
+		}
+		var err error
+		of.lim, err = weir.New(weir.Config{
+			Store: of.store, NamespaceID: s.NamespaceID, Cooldown: cooldown, StoreTimeout: patience,
+			OnUnavailable: weir.OnUnavailableDeny,
+			Observer: &weir.Observer{Breaker: func(_ context.Context, e weir.BreakerEvent) {
+				of.store.stopped.Store(e.State != "closed")
+			}},
+		})
+		if err != nil {
+			return nil, errors.Join(err, w.close(), stores[i].Close())
+		}
+	}
+	return w, nil
+}
+
+func (w *worker) close() error { return errors.Join(w.exact.close(), w.frugal.close()) }
+
+// failedWrites returns how many writes of the worker's stores had no answer.
+func (w *worker) failedWrites() (n float64) {
+	for _, l := range []limiter{w.exact, w.frugal} {
+		if l.store != nil {
+			n += failedWrites(l.store.Store)
+		}
+	}
+	return n
+}
+
+const (
+	patience = 5 * time.Second       // how long a call may take
+	cooldown = 50 * time.Millisecond // short, so that a round still tests the store after a real failure
+
+	// impatience is how long a decision may take while calls fail on purpose: after four times that, and so many calls
+	// in a row, the limiter stops calling the store.
+	impatience = 5 * time.Millisecond
+	inARow     = 30
+)
 
 // do carries out an order.
 func (w *worker) do(ctx context.Context, o order) error {
+	if w.limiter = w.exact; o.Frugal {
+		w.limiter = w.frugal
+	}
 	w.store.set(o.Faults)
 	defer w.store.set(nil)
 	var wg sync.WaitGroup
-	errs := make([]error, o.Callers)
-	for i := range o.Callers {
-		wg.Go(func() {
-			c := &caller{
-				worker: w, order: o, id: i,
-				r: rand.New(rand.NewPCG(w.Seed, uint64(o.Round)<<24+uint64(w.Process)<<12+uint64(i))),
+	errs := make([]error, o.Callers+1)
+	callers := make([]*caller, o.Callers+1)
+	for i := range callers {
+		r := rand.New(rand.NewPCG(w.Seed, uint64(o.Round)<<24+uint64(w.Process)<<12+uint64(i)))
+		callers[i] = &caller{worker: w, order: o, id: i, r: r}
+	}
+	if o.Kind == spending {
+		last := callers[o.Callers]
+		if err := last.beside(ctx, 1); err != nil {
+			return err
+		}
+		if slices.Contains(o.Faults, Fail) {
+			if err := callers[0].fail(ctx, last); err != nil {
+				return err
 			}
+		}
+		wg.Go(func() { errs[o.Callers] = last.beside(ctx, o.Calls) })
+	}
+	for i, c := range callers[:o.Callers] {
+		wg.Go(func() {
 			switch o.Kind {
 			case ordering:
 				errs[i] = c.probe(ctx)
@@ -97,6 +158,25 @@ func (w *worker) do(ctx context.Context, o order) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// fail makes calls that fail until the limiter does not call the store for their caller, and then one of the neighbour.
+func (c *caller) fail(ctx context.Context, beside *caller) error {
+	within := parts.Of(c.lim).Within
+	within.Set(impatience)
+	c.store.failing.Store(true)
+	var err error
+	for i := 0; i < inARow && err == nil && !c.store.stopped.Load(); i++ {
+		if err = c.take(ctx); err == nil {
+			err = pause(ctx, 4*impatience/10)
+		}
+	}
+	within.Set(patience)
+	if err == nil {
+		err = beside.beside(ctx, 1)
+	}
+	c.store.failing.Store(false)
+	return err
 }
 
 // now returns the time for records: it never goes back while the process lives.
@@ -158,6 +238,7 @@ func (c *caller) call(ctx context.Context, rec Record, ask func(context.Context,
 func (c *caller) hurry(ctx context.Context, op Op) (context.Context, context.CancelFunc) {
 	brief := time.Duration(c.r.Int64N(int64(3 * time.Millisecond)))
 	switch {
+	case c.id == c.Callers: // the neighbour
 	case c.Kind == ordering || op == OpHold: // an abandoned take may be undone later, unseen by the caller
 	case slices.Contains(c.Faults, Deadline) && c.r.IntN(faultShare) == 0:
 		return context.WithTimeout(ctx, brief)
@@ -196,32 +277,70 @@ func (c *caller) spend(ctx context.Context) error {
 
 // take acquires a lease of a child, which charges its parent.
 func (c *caller) take(ctx context.Context) error {
-	name := child(c.r.IntN(children))
-	amounts := [reckon.MaxLimits]int64{c.r.Int64N(20) + 1, c.r.Int64N(5) + 1}
-	if c.r.IntN(8) == 0 {
-		amounts[0] = 0
-	}
+	name, amounts := child(c.r.IntN(children)), c.amounts()
 	var lease *weir.Lease
 	_, err := c.call(ctx, Record{
 		Op: OpTake, Charges: both(name, amounts, 1000, false),
 	}, func(ctx context.Context, rec *Record) (err error) {
-		lease, err = c.lim.Acquire(ctx, weir.Request{
-			Entity: name, Resource: resource(c.Round), Tokens: tokens(amounts),
-		})
-		var over *weir.ExceededError
-		if errors.As(err, &over) {
-			rec.At, rec.Result = over.At, Refused
-			return nil
-		}
-		if err == nil {
-			rec.At, rec.Result = lease.Decision().At, Admitted
-		}
+		lease, err = c.acquire(ctx, c.lim, rec, name, amounts)
 		return err
 	})
 	if err == nil && lease != nil && !c.Sharp {
 		c.leases = append(c.leases, lease)
 	}
 	return err
+}
+
+// amounts draws what to request.
+func (c *caller) amounts() [reckon.MaxLimits]int64 {
+	amounts := [reckon.MaxLimits]int64{c.r.Int64N(20) + 1, c.r.Int64N(5) + 1}
+	if c.r.IntN(8) == 0 {
+		amounts[0] = 0
+	}
+	return amounts
+}
+
+// acquire acquires a lease, and records the answer.
+func (c *caller) acquire(
+	ctx context.Context, lim *weir.Limiter, rec *Record, entity string, amounts [reckon.MaxLimits]int64,
+) (*weir.Lease, error) {
+	lease, err := lim.Acquire(ctx, weir.Request{
+		Entity: entity, Resource: resource(c.Round), Tokens: tokens(amounts),
+	})
+	var over *weir.ExceededError
+	switch {
+	case errors.As(err, &over):
+		rec.At, rec.Result = over.At, Refused
+		return nil, nil
+	case err == nil:
+		rec.At, rec.Result = lease.Decision().At, Admitted
+	}
+	return lease, err
+}
+
+// beside spends as the neighbour does. It is kept out if its call does not reach a store that has not failed.
+func (c *caller) beside(ctx context.Context, calls int) error {
+	lim := c.lim.In(c.Beside)
+	for range calls {
+		amounts, op := c.amounts(), OpTake
+		if c.store.stopped.Load() {
+			op = OpBeside
+		}
+		if _, err := c.call(ctx, Record{
+			Op: op, Charges: both(neighbour, amounts, 1000, false)[:1],
+		}, func(ctx context.Context, rec *Record) error {
+			before := c.store.reached.Load()
+			_, err := c.acquire(ctx, lim, rec, neighbour, amounts)
+			if errors.Is(err, weir.ErrUnavailable) && c.store.reached.Load() == before && !c.store.failed.Load() {
+				rec.Result, rec.Err = KeptOut, err.Error()
+				return nil
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // settle adjusts a lease, returns it, or lets it leave the process.
@@ -240,7 +359,8 @@ func (c *caller) settle(ctx context.Context) error {
 			Op: OpAdjust, Charges: both(entity, delta, 1000, true),
 		}, func(ctx context.Context, rec *Record) error {
 			rec.Result = Applied
-			return lease.Adjust(ctx, tokens(delta))
+			_, err := lease.Adjust(ctx, tokens(delta))
+			return err
 		})
 		return err
 	case 1:

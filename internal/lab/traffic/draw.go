@@ -16,6 +16,10 @@ type Call struct {
 	Tokens   weir.Tokens // read-only
 	// Adjust is the amount by which an acquired lease is adjusted; nil: not at all.
 	Adjust weir.Tokens
+	// Hold is for how long an acquired lease keeps its slots before it gives them back; 0: it gives nothing back.
+	Hold time.Duration
+	// Wait is for how long the call may wait to be admitted.
+	Wait time.Duration
 
 	GroupAt    int `json:"-"` // index in the scenario's entities
 	ResourceAt int `json:"-"` // index in its resources
@@ -104,6 +108,10 @@ func (d *Drawer) Next(at time.Duration, c *Call) {
 	}
 	if len(kind.Adjust) > 0 {
 		c.Adjust = d.tokens(kind.Adjust, c.Tokens)
+	}
+	c.Hold, c.Wait = 0, time.Duration(kind.Wait)
+	if kind.Hold.To > 0 {
+		c.Hold = kind.Hold.wait(d.rnd)
 	}
 }
 

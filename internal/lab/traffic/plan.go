@@ -177,6 +177,14 @@ func spikesOf(s *Spikes, group int, seed uint64, length time.Duration) (all []sp
 	}
 }
 
+// Buckets is how many pairs of an entity and a resource there are.
+func (p *Plan) Buckets() (n int) {
+	for i := range p.groups {
+		n += len(p.groups[i].ids)
+	}
+	return n * len(p.Scenario.Resources)
+}
+
 // Calls is how many calls are due in an open loop; 0 for a closed loop.
 func (p *Plan) Calls() uint64 {
 	if p.schedule == nil {

@@ -68,11 +68,14 @@ type Stage struct {
 	Spawn float64 `yaml:"spawn" json:"spawn"`
 }
 
-// Bursts are Calls due at once, in the middle of each period of length Every.
+// Bursts are Calls due at once, a fifth into each period of length Every.
 type Bursts struct {
 	Every Span `yaml:"every" json:"every"`
 	Calls int  `yaml:"calls" json:"calls"`
 }
+
+// first is when the first burst is due.
+func (b *Bursts) first() time.Duration { return time.Duration(b.Every) / 5 }
 
 // Group is a group of entities that makes a share of the calls.
 type Group struct {
@@ -105,20 +108,30 @@ type Kind struct {
 	Tokens map[string]Range `yaml:"tokens" json:"tokens,omitempty"`
 	// Adjust is what a call turns out to have cost: an admitted call is adjusted to it.
 	Adjust map[string]Range `yaml:"adjust" json:"adjust,omitempty"`
+	// Hold is for how long an admitted call keeps its slots before it gives them back; 0: it gives nothing back.
+	Hold Range `yaml:"hold" json:"hold,omitzero"`
+	// Wait is for how long a call may wait until a limit admits it; 0: it is refused at once.
+	Wait Span `yaml:"wait" json:"wait,omitempty"`
 }
+
+const (
+	maxHold = 10 * time.Second // slots are held longer than that without a renewal
+	maxWait = 5 * time.Second
+)
 
 // Op is an operation of a target.
 type Op string
 
-// Operations. An adjustment follows an acquire that was admitted.
+// Operations. An adjustment, and a commit that gives slots back, follow an acquire that was admitted.
 const (
 	Acquire   Op = "acquire"
 	Adjust    Op = "adjust"
+	Commit    Op = "commit"
 	Available Op = "available"
 )
 
 // Ops are all operations, in the order of reports.
-var Ops = []Op{Acquire, Adjust, Available}
+var Ops = []Op{Acquire, Adjust, Commit, Available}
 
 // Named returns a built-in scenario.
 func Named(name string) (*Scenario, error) {
@@ -243,6 +256,10 @@ func (k *Kind) check() error {
 		return errors.New("calls: each needs a name, and a weight of at least 1")
 	case k.Op == Available && len(k.Tokens)+len(k.Adjust) > 0, k.Op == Acquire && len(k.Tokens) == 0:
 		return fmt.Errorf("call %s: op acquire needs tokens, op available takes none", k.Name)
+	case !(k.Hold.From >= 0 && k.Hold.To <= maxHold.Seconds()) || k.Wait < 0 || k.Wait > Span(maxWait):
+		return fmt.Errorf("call %s: hold must be from 0s to %s, and wait from 0s to %s", k.Name, maxHold, maxWait)
+	case k.Op == Available && (k.Hold.To > 0 || k.Wait > 0):
+		return fmt.Errorf("call %s: op available neither holds nor waits", k.Name)
 	}
 	for _, ranges := range []map[string]Range{k.Tokens, k.Adjust} {
 		for name, r := range ranges {

@@ -96,7 +96,8 @@ type schedule struct {
 func scheduleOf(c curve, each float64, b *Bursts, length time.Duration) *schedule {
 	s := &schedule{curve: c, each: each, bursts: b}
 	if b != nil {
-		n := (length + time.Duration(b.Every)/2) / time.Duration(b.Every)
+		every := time.Duration(b.Every)
+		n := max(0, length-b.first()+every-1) / every
 		s.total = uint64(n) * uint64(b.Calls)
 		return s
 	}
@@ -107,7 +108,7 @@ func scheduleOf(c curve, each float64, b *Bursts, length time.Duration) *schedul
 // at returns when the n-th call is due, counted from 0.
 func (s *schedule) at(n uint64) time.Duration {
 	if b := s.bursts; b != nil {
-		return time.Duration(b.Every)/2 + time.Duration(n/uint64(b.Calls))*time.Duration(b.Every)
+		return b.first() + time.Duration(n/uint64(b.Calls))*time.Duration(b.Every)
 	}
 	return time.Duration(s.curve.reach(float64(n)/s.each) * float64(time.Second))
 }

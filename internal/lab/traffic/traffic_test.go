@@ -178,6 +178,9 @@ func TestDecodeErrors(t *testing.T) {
 		{"weight: 100, tokens: {rpm: 1, tpm: 100..1000}", "weight: 100", "needs tokens"},
 		{"weight: 100, tokens: {rpm: 1, tpm: 100..1000}", "weight: 100, tokens: {rpm: 1}, adjust: {tpm: 1}", "not among its tokens"},
 		{"weight: 5", "weight: 0", "weight"},
+		{"weight: 5", "weight: 5, hold: 1s", "neither holds nor waits"},
+		{"weight: 100", "weight: 100, hold: 11s", "hold must be from 0s to 10s"},
+		{"weight: 100", "weight: 100, wait: 6s", "wait from 0s to 5s"},
 		{"resources: [", "resources: []\nx: [", "x"},
 	} {
 		text := strings.Replace(good, tt.old, tt.with, 1)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/lab/report"
 )
 
 // window is what was recorded of one limit in one bucket. All amounts are in tokens.
@@ -22,10 +24,11 @@ type bounds struct{ least, even, most float64 }
 
 // trial goes through the windows of a bucket in order of time.
 type trial struct {
-	burst, rate float64 // tokens, tokens per second
-	level       float64 // the most that can be available at the end of the last window
-	owed        float64 // the most that can be outstanding then
-	even        float64 // what is available then with evenly spread requests
+	params      clock.Params // of a quota; of a rate, rate is used
+	burst, rate float64      // tokens, tokens per second; a quota has no rate
+	level       float64      // the most that can be available at the end of the last window
+	owed        float64      // the most that can be outstanding then
+	even        float64      // what is available then with evenly spread requests
 	end         time.Time
 }
 
@@ -34,15 +37,29 @@ func newTrial(l weir.Limit) *trial {
 	if l.Burst == 0 {
 		burst = float64(l.Amount)
 	}
-	return &trial{burst: burst, rate: float64(l.Amount) / l.Period.Seconds(), level: burst, even: burst}
+	t := &trial{params: report.Params(l), burst: burst, level: burst, even: burst}
+	if t.params.Kind() == clock.Rate {
+		t.rate = float64(l.Amount) / l.Period.Seconds()
+	}
+	return t
+}
+
+// issued returns the tokens that the limit issues from one instant until before another.
+func (t *trial) issued(from, to time.Time) float64 {
+	if t.params.Kind() == clock.Rate {
+		return t.rate * to.Sub(from).Seconds()
+	}
+	reading := func(before time.Time) int64 { return t.params.Clock(clock.Nanos(before) - 1) }
+	return float64(reading(to)-reading(from)) / 1000
 }
 
 // see returns the bounds of the next window.
 func (t *trial) see(w *window) bounds {
-	if gap := w.start.Sub(t.end).Seconds(); !t.end.IsZero() && gap > 0 {
-		t.level = min(t.burst, t.level+t.rate*gap)
-		t.even = min(t.burst, t.even+t.rate*gap)
-		t.owed = max(0, t.owed-t.rate*gap)
+	if !t.end.IsZero() && !w.start.Before(t.end) {
+		gained := t.issued(t.end, begun(w.start)) // a window of a quota may begin with the recorded one
+		t.level = min(t.burst, t.level+gained)
+		t.even = min(t.burst, t.even+gained)
+		t.owed = max(0, t.owed-gained)
 	}
 	t.end = w.end
 	b := bounds{t.least(w), t.evenly(w), t.most(w)}
@@ -51,14 +68,20 @@ func (t *trial) see(w *window) bounds {
 	return b
 }
 
+// begun returns the instant after one: what is issued at that one has been issued before.
+func begun(at time.Time) time.Time { return at.Add(1) }
+
 const minute = 60
 
 // least returns what was spent beyond everything that the limit can have given. Returned tokens are given again.
 func (t *trial) least(w *window) float64 {
-	length := w.end.Sub(w.start).Seconds()
-	given := t.level + t.rate*length
+	issued := t.issued(begun(w.start), w.end)
+	given := t.level + issued
 	wanted := w.spent - w.returned
-	inMinute := w.peak - w.returned - t.burst - t.rate*minute
+	if t.rate > 0 {
+		issued = t.rate * minute
+	}
+	inMinute := w.peak - w.returned - t.burst - issued
 	refused := max(0, wanted-given, inMinute)
 	// Had more been refused, that much more would be left, and less refused later.
 	t.level = min(t.burst, given-wanted+refused)
@@ -77,6 +100,14 @@ func (t *trial) most(w *window) float64 {
 		peak = min(asked, w.peak+w.refused)
 	}
 	burst := max(0, t.burst-max(1, w.request)) // a request is refused while less than it needs is left
+	if t.rate == 0 {                           // a quota: all came before a window of it began, or all after
+		most := max(0, t.owed+asked-burst)
+		if t.issued(begun(w.start), w.end) > 0 {
+			t.owed = 0
+		}
+		t.owed = min(t.burst, t.owed+asked)
+		return min(asked, most)
+	}
 	minutes := 0.0
 	if peak > 0 {
 		minutes = asked / peak
@@ -99,8 +130,11 @@ func (t *trial) evenly(w *window) (refused float64) {
 	asked := max(0, w.spent+w.refused-w.returned)
 	peak := min(asked, max(w.peak, asked*minute/length))
 	pace := (asked - peak) / (length - minute)
+	at := begun(w.start)
 	spell := func(sec, asked float64) {
-		t.even = min(t.burst, t.even+t.rate*sec-asked)
+		from := at
+		at = at.Add(time.Duration(sec * float64(time.Second)))
+		t.even = min(t.burst, t.even+t.issued(from, at)-asked)
 		refused -= min(0, t.even)
 		t.even = max(0, t.even)
 	}

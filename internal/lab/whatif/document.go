@@ -39,14 +39,7 @@ func (r *Report) Document(limits string, now *Report) *report.Document {
 	if len(r.Suggest) > 0 {
 		d.Parts = append(d.Parts, r.suggested())
 	}
-	if len(r.Notes) > 0 {
-		notes := report.Text{Lines: []string{""}}
-		for _, n := range r.Notes {
-			notes.Lines = append(notes.Lines, "note: "+n)
-		}
-		d.Parts = append(d.Parts, notes)
-	}
-	return d
+	return d.Noted(r.Notes)
 }
 
 func between(least, most int) report.Bounds {

@@ -109,7 +109,7 @@ func (r *Report) lay(windows []admin.Usage, cfg *Config) ([]*series, error) {
 	type bucket struct{ entity, resource string }
 	known := make(map[bucket][]*series)
 	var all []*series
-	byRequests, noPeak, ridden := false, false, false
+	var byRequests, noPeak, ridden, balances, slots bool
 	for i := range windows {
 		u := &windows[i]
 		if u.Entity == "" || u.Resource == "" || u.Own != nil {
@@ -126,11 +126,9 @@ func (r *Report) lay(windows []admin.Usage, cfg *Config) ([]*series, error) {
 		b := bucket{u.Entity, u.Resource}
 		of, ok := known[b]
 		if !ok {
-			for _, l := range cfg.Limits(u.Entity, u.Resource) {
-				if l, ok := enforced(l, u.Entity); ok {
-					of = append(of, &series{entity: u.Entity, resource: u.Resource, limit: l})
-				}
-			}
+			var credits, held bool
+			of, credits, held = seriesOf(u, cfg)
+			balances, slots = balances || credits, slots || held
 			known[b] = of
 			if all = append(all, of...); len(of) > 0 {
 				r.Buckets++
@@ -155,8 +153,10 @@ func (r *Report) lay(windows []admin.Usage, cfg *Config) ([]*series, error) {
 	for note, applies := range map[string]bool{
 		"where a limit's tokens were not recorded, it is held against the number of requests, whose busiest minute " +
 			"is not known": byRequests,
-		"the busiest minute is not known everywhere: at most as if all of a window had come at once": noPeak,
-		"the number of requests is not recorded: the size of each is not known":                      ridden,
+		"the busiest minute is not known everywhere: at most as if all of a window had come at once":       noPeak,
+		"balances are left out: what they refuse depends on what was credited, which usage does not show":  balances,
+		"slots are left out: what they refuse depends on how long each is held, which usage does not show": slots,
+		"the number of requests is not recorded: the size of each is not known":                            ridden,
 	} {
 		if applies {
 			r.Notes = append(r.Notes, note)
@@ -166,13 +166,31 @@ func (r *Report) lay(windows []admin.Usage, cfg *Config) ([]*series, error) {
 	return all, nil
 }
 
+// seriesOf returns what to check in a bucket, and whether balances and slots are left out.
+func seriesOf(u *admin.Usage, cfg *Config) (of []*series, balances, slots bool) {
+	for _, l := range cfg.Limits(u.Entity, u.Resource) {
+		l, ok := enforced(l, u.Entity)
+		switch {
+		case !ok:
+		case l.Balance:
+			balances = true
+		case l.Slots > 0:
+			slots = true
+		default:
+			of = append(of, &series{entity: u.Entity, resource: u.Resource, limit: l})
+		}
+	}
+	return of, balances, slots
+}
+
 // enforced returns the limit that applies to an entity, and false if none does.
 func enforced(l weir.Limit, entity string) (weir.Limit, bool) {
 	if !l.EnforcedFor(entity) {
 		if l.Former == (weir.Rate{}) {
 			return l, false
 		}
-		l.Amount, l.Period, l.Burst = l.Former.Amount, l.Former.Period, l.Former.Burst
+		l.Amount, l.Period, l.Burst, l.Window = l.Former.Amount, l.Former.Period, l.Former.Burst, l.Former.Window
+		l.Slots, l.Heal = l.Former.Slots, l.Former.Heal
 	}
 	l.Enforce, l.Former = weir.EnforceOn, weir.Rate{}
 	return l, true

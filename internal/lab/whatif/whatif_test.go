@@ -33,6 +33,50 @@ func try(t *testing.T, l weir.Limit, windows ...admin.Usage) *whatif.Report {
 	return r
 }
 
+func limit(t *testing.T, text string) weir.Limit {
+	t.Helper()
+	l, err := weir.ParseLimit(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// TestQuotaInReports checks that a quota is suggested with its window, and that a former rate has none, and the reverse.
+func TestQuotaInReports(t *testing.T) {
+	t.Parallel()
+	l := limit(t, "rpm:100/month@Europe/Berlin")
+	cfg := whatif.Config{Limits: func(string, string) []weir.Limit { return []weir.Limit{l} }, Target: 0.5}
+	windows := []admin.Usage{spent("a", 0, 300, 60), spent("a", 1, 100, 40)}
+	r, err := whatif.Run(windows, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*weir.Limit{r.Suggest[0].Least, r.Suggest[0].Even, r.Suggest[0].Enough} {
+		if s == nil || s.Window != l.Window || s.Amount < 200 || s.Amount > 201 {
+			t.Errorf("suggested %+v", s)
+		}
+	}
+	l.Enforce, l.Former = weir.EnforceShadow, weir.PerMinute("rpm", 1000).Rate()
+	if got := try(t, l, windows...).Most; len(got) != 0 {
+		t.Errorf("a former rate: %+v", got)
+	}
+	was := weir.PerMinute("rpm", 1000)
+	was.Enforce, was.Former = weir.EnforceShadow, l.WithEnforce(weir.EnforceOn).Rate()
+	if got := try(t, was, windows...).Most; len(got) != 1 || got[0].Limit.Window != l.Window || got[0].Least != 300 {
+		t.Errorf("a former quota: %+v", got)
+	}
+}
+
+// TestBalanceLeftOut checks that a balance is left out, and that the report contains why.
+func TestBalanceLeftOut(t *testing.T) {
+	t.Parallel()
+	r := try(t, limit(t, "credits:balance"), spent("a", 0, 10, 10))
+	if r.Buckets != 0 || len(r.Limits) != 0 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "balances are left out") {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	ten := weir.PerMinute("rpm", 10) // 600 an hour, and a burst of 10
@@ -50,6 +94,10 @@ func TestBounds(t *testing.T) {
 		{"and again after a pause", ten, []admin.Usage{spent("a", 0, 610, 11), spent("a", 2, 610, 11)}, 0, 0, 721},
 		{"others do not matter", ten, []admin.Usage{spent("a", 0, 610, 11), spent("b", 1, 610, 11)}, 0, 0, 721},
 		{"ten busy minutes in a row", ten.WithBurst(100), []admin.Usage{spent("a", 0, 600, 60)}, 0, 0, 421},
+		{"a quota", limit(t, "rpm:100/day@UTC"), []admin.Usage{spent("a", 0, 60, 60), spent("a", 1, 60, 60)}, 20, 20, 21},
+		{"the next window", limit(t, "rpm:100/day@UTC"), []admin.Usage{spent("a", 11, 100, 100), spent("a", 12, 100, 100)}, 0, 0, 2},
+		{"a window within", limit(t, "rpm:100/day@Asia/Kolkata"), []admin.Usage{spent("a", 6, 250, 100)}, 50, 50, 151},
+		{"a debt of a window", limit(t, "rpm:100/month@UTC"), []admin.Usage{spent("a", 0, 100, 9), spent("a", 240, 300, 9)}, 300, 300, 301},
 		{"day", weir.PerDay("rpm", 100), []admin.Usage{spent("a", 0, 300, 300)}, 199, 199, 201},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

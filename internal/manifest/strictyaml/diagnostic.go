@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/weirlimits/weir/internal/clock/nearest"
 )
 
 // Diagnostic is a mistake in a file: where it is, what it is, and what to write instead.
@@ -79,49 +80,10 @@ func (e Errors) Error() string {
 // Allowed lists what is allowed and, if one of them is similar, what was probably meant.
 func Allowed(got string, allowed []string) string {
 	text := "allowed: " + strings.Join(allowed, ", ")
-	if near := Nearest(got, allowed); near != "" {
+	if near := nearest.To(got, allowed); near != "" {
 		text += "; did you mean " + near + "?"
 	}
 	return text
-}
-
-// Nearest returns the most similar candidate that differs in at most a third of its letters, or "".
-func Nearest(got string, candidates []string) string {
-	best, least := "", 0
-	for _, c := range candidates {
-		if d := distance(strings.ToLower(got), strings.ToLower(c)); d <= max(1, utf8.RuneCountInString(c)/3) &&
-			(best == "" || d < least) {
-			best, least = c, d
-		}
-	}
-	return best
-}
-
-// distance counts the letters to add, remove, replace or swap with their neighbor.
-func distance(a, b string) int {
-	x, y := []rune(a), []rune(b)
-	if len(x) > 64 || len(y) > 64 {
-		return 64
-	}
-	var before, last, row [65]int
-	for j := range len(y) + 1 {
-		last[j] = j
-	}
-	for i := 1; i <= len(x); i++ {
-		row[0] = i
-		for j := 1; j <= len(y); j++ {
-			change := 1
-			if x[i-1] == y[j-1] {
-				change = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+change)
-			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(y)]
 }
 
 // Quote returns an ID as it is if it is plain, and quoted otherwise.

@@ -16,17 +16,21 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/clock/nearest"
 )
 
 // Options define how to fill in variables.
 type Options struct {
 	// Set gives declared variables their values.
 	Set map[string]string
-	// Env looks up a declared variable that is not in Set. Nil means no environment.
+	// Env looks up a declared variable that is not in Set; see [EnvPrefix]. Nil means no environment.
 	Env func(name string) (string, bool)
 	// Texts allows numbers and booleans as text, as CloudFormation passes them.
 	Texts bool
 }
+
+// EnvPrefix begins the names of the environment's variables that may have a declared variable's value.
+const EnvPrefix = "WEIR_VAR_"
 
 // Reader reads a source, and collects all mistakes, each with its place. When one of its methods returns false, the
 // mistake is already recorded.
@@ -81,7 +85,7 @@ func Mistakes(readers []*Reader) error {
 			continue
 		}
 		h := "declare it under variables"
-		if near := Nearest(name, declared); near != "" {
+		if near := nearest.To(name, declared); near != "" {
 			h = "did you mean " + near + "?"
 		}
 		errs = append(errs, &Diagnostic{
@@ -211,8 +215,11 @@ func (r *Reader) Mapping(n *yaml.Node, path string, member func(key string, k, v
 		return false
 	}
 	seen := make(map[string]*yaml.Node, len(n.Content)/2)
-	for i := 0; i+1 < len(n.Content) && !r.tired(); i += 2 {
-		k, v := r.Follow(n.Content[i]), n.Content[i+1]
+	for _, pair := range r.merged(n, path, 0) {
+		if r.tired() {
+			break
+		}
+		k, v := pair[0], pair[1]
 		key, ok := r.key(k, path)
 		if !ok {
 			continue
@@ -227,31 +234,74 @@ func (r *Reader) Mapping(n *yaml.Node, path string, member func(key string, k, v
 	return true
 }
 
+// maxMerges bounds how deep merge keys are nested.
+const maxMerges = 8
+
+// merged returns the keys and values of a mapping, with those that merge keys add to it: what the mapping has itself
+// comes before what is merged, and what is merged first before the rest.
+func (r *Reader) merged(n *yaml.Node, path string, depth int) (pairs [][2]*yaml.Node) {
+	var merges []*yaml.Node
+	has := make(map[string]bool)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := r.Follow(n.Content[i]), n.Content[i+1]
+		if k.Kind == yaml.ScalarNode && k.ShortTag() == "!!merge" {
+			if v = r.Follow(v); v.Kind == yaml.SequenceNode {
+				merges = append(merges, v.Content...)
+			} else {
+				merges = append(merges, v)
+			}
+			continue
+		}
+		has[k.Value] = true
+		pairs = append(pairs, [2]*yaml.Node{k, v})
+	}
+	for _, from := range merges {
+		from = r.Follow(from)
+		switch {
+		case r.tired():
+			return pairs
+		case from.Kind != yaml.MappingNode:
+			r.Not(from, path, "write <<: *NAME, or <<: [*NAME, *OTHER]", "a mapping to merge")
+		case depth == maxMerges:
+			r.Bad(from, path, "write the values out", "merges more than %d mappings into each other", maxMerges)
+		default:
+			for _, pair := range r.merged(from, path, depth+1) {
+				if !has[pair[0].Value] {
+					has[pair[0].Value] = true
+					pairs = append(pairs, pair)
+				}
+			}
+		}
+	}
+	return pairs
+}
+
 var plainInt = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
 
-// key returns the text of a key. A number is taken as written.
+// key returns the text of a key, with variables filled in. A number is taken as written.
 func (r *Reader) key(k *yaml.Node, path string) (string, bool) {
 	switch tag := k.ShortTag(); {
 	case k.Kind != yaml.ScalarNode:
 		r.Bad(k, path, "", "has a key that is %s", kindOf(k))
-	case tag == "!!str", tag == "!!int" && plainInt.MatchString(k.Value):
+	case tag == "!!str":
+		text, _, ok := r.fill(k, path)
+		return text, ok
+	case tag == "!!int" && plainInt.MatchString(k.Value):
 		return k.Value, true
-	case tag == "!!merge":
-		r.Bad(
-			k, path, "repeat what is to be merged, or use an alias for the whole mapping",
-			"merge keys are not supported",
-		)
 	default:
 		r.Bad(k, path, "write it in quotes: "+strconv.Quote(k.Value), "has a key that is %s", kindOf(k))
 	}
 	return "", false
 }
 
-// Fields is Mapping for known keys.
+// Fields is Mapping for known keys. At the top, it ignores those that begin with x-: they hold what others refer to.
 func (r *Reader) Fields(n *yaml.Node, path string, allowed []string, member func(key string, v *yaml.Node)) bool {
 	return r.Mapping(n, path, func(key string, k, v *yaml.Node) {
 		if slices.Contains(allowed, key) {
 			member(key, v)
+			return
+		}
+		if path == "" && strings.HasPrefix(key, "x-") {
 			return
 		}
 		r.Bad(k, path, Allowed(key, allowed), "unknown key %s", Quote(key))

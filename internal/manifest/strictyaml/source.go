@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -50,7 +51,7 @@ func Open(names []string, stdin io.Reader) ([]Source, error) {
 			return nil, err
 		}
 		for _, file := range files {
-			f, err := os.Open(file)
+			f, err := open(name, file)
 			if err != nil {
 				return nil, fmt.Errorf("read manifest: %w", err)
 			}
@@ -60,6 +61,69 @@ func Open(names []string, stdin io.Reader) ([]Source, error) {
 		}
 	}
 	return all, nil
+}
+
+// open opens a file, which is in the folder called name, or is itself called so. A link must not lead out of that
+// folder, nor of the current one if the name is within it: mistakes are shown with lines of the file, and whoever opens
+// a pull request can add links, but must not read what else is on the machine.
+func open(name, file string) (*os.File, error) {
+	root, inside, err := Below(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case root == nil && name == file:
+		return os.Open(file)
+	case root == nil:
+		root, err = os.OpenRoot(name)
+	case name != file:
+		here := root
+		root, err = here.OpenRoot(inside)
+		_ = here.Close()
+	}
+	if err != nil {
+		return nil, followed(name, err)
+	}
+	defer root.Close()
+	if name != file {
+		if inside, err = filepath.Rel(name, file); err != nil {
+			return nil, err
+		}
+	}
+	f, err := root.Open(inside)
+	return f, followed(file, err)
+}
+
+// followed explains an error of a name that may be a link.
+func followed(name string, err error) error {
+	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return fmt.Errorf("%w: if %s is a link that leads out of the folder, name what it leads to", err, name)
+}
+
+// Below opens the current folder and returns a name relative to it, if the name, without the links that it may end in,
+// is within it. Else root is nil.
+func Below(name string) (root *os.Root, rel string, err error) {
+	path, err := filepath.Abs(name)
+	if err != nil {
+		return nil, "", err
+	}
+	here, err := os.Stat(".")
+	if err != nil {
+		return nil, "", err
+	}
+	for folder := path; ; folder = filepath.Dir(folder) {
+		if info, err := os.Stat(folder); err == nil && os.SameFile(here, info) {
+			if rel, err = filepath.Rel(folder, path); err != nil {
+				return nil, "", err
+			}
+			root, err = os.OpenRoot(".")
+			return root, rel, err
+		}
+		if folder == filepath.Dir(folder) {
+			return nil, "", nil
+		}
+	}
 }
 
 // filesOf returns a file, or the manifests of a directory and its subdirectories.
@@ -90,8 +154,16 @@ func filesOf(name string) (files []string, err error) {
 	return files, err
 }
 
-// line returns a line of the text, from 1, limited to a readable length.
+// mapping is the beginning of a text whose first line, apart from comments, is a key or a bracket.
+var mapping = regexp.MustCompile(`^\x{feff}?(?:[ \t]*(?:#[^\n]*|---[ \t\r]*|%[^\n]*|\r)?\n)*[ \t]*` +
+	`(?:\{|"[^"\n]*"[ \t]*:|'[^'\n]*'[ \t]*:|[^\s:=]+[ \t]*:(?:\s|$))`)
+
+// line returns a line of the text, from 1, limited to a readable length; "" if the text is no mapping and thus rather
+// something else, such as a file of secrets that was named by mistake or by a link.
 func (s *Source) line(n int) string {
+	if !mapping.Match(s.Text) {
+		return ""
+	}
 	for line := range bytes.Lines(s.Text) {
 		if n--; n == 0 {
 			return strings.ToValidUTF8(strings.TrimRight(string(line[:min(len(line), 1<<16)]), "\r\n"), "?")

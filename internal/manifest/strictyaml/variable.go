@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/weirlimits/weir/internal/clock/nearest"
 )
 
 // variable is a variable that a document declares.
@@ -56,7 +58,7 @@ func (r *Reader) fill(n *yaml.Node, path string) (text string, filled, ok bool) 
 		v := r.vars[name]
 		if v == nil {
 			h := "declare it under variables, or write $" + ref + " to keep it as text"
-			if near := Nearest(name, slices.Sorted(maps.Keys(r.vars))); near != "" {
+			if near := nearest.To(name, slices.Sorted(maps.Keys(r.vars))); near != "" {
 				h += "; did you mean ${" + near + "}?"
 			}
 			r.Bad(n, path, h, "%s is not declared", ref)
@@ -73,7 +75,8 @@ func (r *Reader) fill(n *yaml.Node, path string) (text string, filled, ok bool) 
 			}
 		}
 		if !v.has {
-			r.Bad(n, path, "add --set "+name+"=VALUE, or a value under variables", "%s has no value", ref)
+			hint := "add --set " + name + "=VALUE, set " + EnvPrefix + name + ", or add a value under variables"
+			r.Bad(n, path, hint, "%s has no value", ref)
 			ok = false
 		}
 		return v.fallback

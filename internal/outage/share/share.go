@@ -9,72 +9,95 @@ import (
 )
 
 // entry is a bucket: its limits, and the overriding limits of requests.
-type entry struct{ limits []share }
+type entry struct {
+	limits []share
+	away   int64 // see Shares.AwayFrom
+}
 
 // share is this process's share of one limit.
 type share struct {
 	limit *store.Limit
 	of    int   // how many processes share the limit
 	level int64 // a reading of the share's clock
-	// fresh is what was admitted here since the store last answered and is not billed yet; kept is what remains to be
-	// billed from earlier outages. The clock covers kept only after the level.
-	fresh, kept int64
+	// fresh is what was admitted here since the store last answered and is not billed yet. It is owed as far as the
+	// clock has not covered due: the level of a share that was empty before, so that the store is charged for what it
+	// may have issued to others.
+	fresh, due int64
+	kept       int64 // what remains to be billed from earlier outages
+	// unseen is set until the store has shown how much of a quota is spent. Its share is empty until then, or until the
+	// next window.
+	unseen bool
 }
 
-// spend debits tokens that the store has not counted.
-func (x *share) spend(reading, amount int64) {
-	x.cover(reading)
-	x.level = min(clock.MaxLevel, clock.Spend(x.level, reading, amount))
+// owes reports whether something may have to be billed.
+func (x *share) owes() bool { return x.kept != 0 || x.fresh != 0 }
+
+// unsure reports whether the share is of a limit whose share is empty where nothing is known: others may have spent
+// all of a quota in its window, and all of a balance.
+func unsure(l *store.Limit) bool { return l.Params().Kind() != clock.Rate }
+
+// spend debits tokens that the store has not counted, at a time and the time up to which the clock covers them.
+func (x *share) spend(p clock.Params, now, covered, amount int64) {
+	x.level = min(clock.MaxLevel, clock.Spend(x.level, p.Clock(now), amount))
+	if x.fresh == 0 {
+		x.due = p.Clock(covered) + p.Burst
+	}
+	x.due = min(clock.MaxLevel, clock.Spend(x.due, p.Clock(covered), amount))
 	x.fresh = min(clock.MaxLevel, x.fresh+amount)
 }
 
 // back returns tokens debited by spend.
 func (x *share) back(amount int64) {
-	x.level = clock.Credit(x.level, amount)
+	x.level, x.due = clock.Credit(x.level, amount), clock.Credit(x.due, amount)
+	if x.limit.IsBalance() {
+		x.level = max(0, x.level) // the store has it
+	}
 	late := max(0, amount-x.fresh)
 	x.fresh, x.kept = max(0, x.fresh-amount), max(0, x.kept-late)
 }
 
-// answered moves what the store has not counted from fresh to kept. The store answers again, so from now on it hands
-// out what the clock covers.
-func (x *share) answered(reading int64) {
-	x.cover(reading)
+// answered moves what is owed to kept. The store answers again, so from now on it hands out what the clock covers.
+func (x *share) answered(covered int64) {
 	if x.fresh > 0 {
-		x.kept = min(clock.MaxLevel, x.kept+min(x.fresh, clock.Outstanding(x.level, reading)))
+		x.kept = min(clock.MaxLevel, x.kept+min(x.fresh, clock.Outstanding(x.due, covered)))
 		x.fresh = 0
 	}
 }
 
-// cover lets the clock cover what is kept, once it has covered the level.
-func (x *share) cover(reading int64) {
-	if x.kept > 0 && x.level < reading {
-		x.kept = max(0, x.kept-clock.Outstanding(reading, x.level))
-		x.level = reading
-	}
-}
-
 // bill returns the part of the admitted amount to charge, and removes it from the share.
-func (x *share) bill(reading, admitted int64) int64 {
-	x.cover(reading)
+func (x *share) bill(covered, admitted int64) int64 {
 	fresh := min(x.fresh, admitted) // more is about to be owed
-	due := min(admitted, x.kept+min(fresh, clock.Outstanding(x.level, reading)))
+	due := min(admitted, x.kept+min(fresh, clock.Outstanding(x.due, covered)))
 	x.fresh, x.kept = x.fresh-fresh, max(0, x.kept-admitted)
 	return due
 }
 
-// idle reports whether the share is full and nothing remains to be billed.
+// idle reports whether the share is full, and the clock has since covered what remains to be billed.
 func (x *share) idle(now int64) bool {
+	if unsure(x.limit) && !x.owes() {
+		return true // without it, the share is empty
+	}
 	reading := Of(x.limit, x.of).Clock(now)
-	return x.level <= reading && x.kept <= clock.Outstanding(reading, x.level)
+	owed := x.kept + min(x.fresh, clock.Outstanding(x.due, reading))
+	return x.level <= reading && owed <= clock.Outstanding(reading, x.level)
 }
 
-// Of returns the share of a limit that one of n processes has.
+// Of returns the share of a limit that one of n processes has. That of a balance has the balance's parameters, but its
+// level is never below 0: nothing can be debited of it.
 func Of(l *store.Limit, n int) clock.Params {
-	p := clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
+	p := l.Params()
 	h := int64(max(n, 1))
-	if p.Period <= math.MaxInt64/h {
+	switch {
+	case p.Kind() == clock.Credits:
+		return p
+	case p.Kind() == clock.Slots:
+		p.Burst = max(p.Burst/1000/h, 1) * 1000 // whole slots
+		return p
+	case p.Kind() == clock.Quota:
+		p.Amount = max(p.Amount/h, min(1000, p.Amount))
+	case p.Period <= math.MaxInt64/h:
 		p.Period *= h // exact
-	} else {
+	default:
 		p.Amount = max(1, p.Amount/h)
 	}
 	p.Burst = max(p.Burst/h, min(1000, p.Burst))
@@ -84,8 +107,16 @@ func Of(l *store.Limit, n int) clock.Params {
 // warm brings a share in line with the store's answer. alone means that no other charge can have caused a refusal.
 func (x *share) warm(c *store.Charge, lv *store.Level, allowed, alone bool, now, then int64) {
 	p := Of(x.limit, x.of)
+	if p.Kind() == clock.Credits {
+		return
+	}
+	if x.unseen && lv != nil {
+		x.unseen = false
+		if !x.owes() {
+			x.level = math.MinInt64
+		}
+	}
 	reading := p.Clock(now)
-	x.answered(reading)
 	switch {
 	case c.Amount < 0:
 		x.level = clock.Credit(x.level, -c.Amount)
@@ -101,7 +132,7 @@ func (x *share) warm(c *store.Charge, lv *store.Level, allowed, alone bool, now,
 	if lv == nil {
 		return
 	}
-	whole := clock.Params{Amount: lv.Limit.Amount, Period: int64(lv.Limit.Period), Burst: lv.Limit.Burst}
+	whole := lv.Limit.Params()
 	used := clock.Outstanding(lv.Level, whole.Clock(then))
 	x.level = max(x.level, reading+scaled(used, p.Burst, whole.Burst))
 }
@@ -122,7 +153,8 @@ func (e *entry) find(l *store.Limit) int {
 }
 
 // share returns the index of the share of a limit, adjusted to one of n processes; -1 if there are too many already. A
-// share that changes keeps the spent fraction of its burst, so that no change hands out another.
+// share that changes keeps the spent fraction of its burst, so that no change hands out another, and of a quota what
+// the store would keep, if that is more.
 func (e *entry) share(l *store.Limit, n int, now int64) int { return e.shareOf(l, n, now, never) }
 
 // never marks a process whose store answered when it began.
@@ -132,7 +164,7 @@ const never = math.MinInt64
 func (e *entry) shareOf(l *store.Limit, n int, now, began int64) int {
 	at := e.find(l)
 	if at < 0 {
-		if at = e.add(l, n, now); at >= 0 && began != never {
+		if at = e.add(l, n, now); at >= 0 && began != never && !unsure(l) {
 			p := Of(l, n)
 			e.limits[at].level = p.Clock(began) + p.Burst - min(p.Burst, 1000)
 		}
@@ -142,14 +174,26 @@ func (e *entry) shareOf(l *store.Limit, n int, now, began int64) int {
 	if x.of == n && (x.limit == l || *x.limit == *l) {
 		return at
 	}
-	from, to := Of(x.limit, x.of), Of(l, n)
-	used := clock.Outstanding(x.level, from.Clock(now))
-	x.limit, x.of, x.level = l, n, to.Clock(now)+scaled(used, to.Burst, from.Burst)
+	before, from, to := Of(x.limit, x.of), Of(x.limit, n), Of(l, n)
+	used, due := clock.Outstanding(x.level, before.Clock(now)), clock.Outstanding(x.due, before.Clock(now))
+	used = scaled(used, from.Burst, before.Burst)
+	keeps := scaled(used, to.Burst, from.Burst)
+	if unsure(x.limit) || unsure(l) { // as in the store, which may have counted a whole window
+		keeps = max(keeps, clock.Kept(from, to, used))
+	}
+	x.limit, x.of, x.level = l, n, to.Clock(now)+keeps
+	x.due = clock.Add(to.Clock(now), due)
+	if l.IsBalance() {
+		x.level = 0
+	}
 	return at
 }
 
 func (e *entry) add(l *store.Limit, n int, now int64) int {
 	x := share{limit: l, of: n, level: math.MinInt64}
+	if p := Of(l, n); unsure(l) {
+		x.unseen, x.level = true, p.Clock(now)+p.Burst // 0 of a balance
+	}
 	if !l.Override {
 		e.limits = append(e.limits, x)
 		return len(e.limits) - 1

@@ -6,12 +6,17 @@
 // So an outage hands out no fresh burst: together, the shares begin with at most one burst, or with one token each if
 // that is more.
 //
-// A request for more than a share's burst is admitted while the share is full; the share then owes the rest.
+// A request for more than the burst of a rate's share is admitted while the share is full, which then owes the rest.
+//
+// A share is full if nothing is known of it, but empty for a quota, until its next window, and for a balance, always:
+// what others have spent of them does not come back by itself.
 package share
 
 import (
 	"hash/maphash"
+	"math"
 	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,11 +33,16 @@ const (
 
 // Shares are this process's shares of the limits of buckets. See [New].
 type Shares struct {
+	// Held returns how many millislots of a limit this process holds, which is what its share has spent: slots are not
+	// counted here. Optional.
+	Held func(b store.Bucket, limit string) int64
+
 	seed   maphash.Seed
 	max    int // buckets per shard
 	shards [shards]shard
 	size   atomic.Int64
 	began  atomic.Int64 // see Begin
+	away   atomic.Int64 // see Away
 }
 
 type shard struct {
@@ -45,8 +55,28 @@ type shard struct {
 func New(most int) *Shares {
 	s := &Shares{seed: maphash.MakeSeed(), max: max(1, most/shards)}
 	s.began.Store(never)
+	s.away.Store(math.MaxInt64)
 	return s
 }
+
+// Away sets the last time at which the store is known to have been away. From then on, it may have issued to others
+// what the shares' clocks issue. If Away is never called, the store counts as away until it answers.
+func (s *Shares) Away(at time.Time) { s.away.Store(clock.Nanos(at)) }
+
+// AwayFrom is Away for buckets that the store is known not to have decided on, while it answered for others.
+func (s *Shares) AwayFrom(debits []store.Debit, at time.Time) {
+	for i := range debits {
+		sh := s.shard(&debits[i].Bucket)
+		sh.mu.Lock()
+		if e := s.entry(debits[i].Bucket, clock.Nanos(at)); e != nil {
+			e.away = clock.Nanos(at)
+		}
+		sh.mu.Unlock()
+	}
+}
+
+// covered returns the time up to which the clocks of a bucket's shares cover what was admitted.
+func (s *Shares) covered(e *entry, now int64) int64 { return min(now, max(s.away.Load(), e.away)) }
 
 // Begin sets how shares created from now on start: like those of a process that began at the given time without a store
 // to ask. They hold one token at that time, plus what their clocks have issued since. With the zero time they start
@@ -96,14 +126,17 @@ func (s *Shares) Take(debits []store.Debit, n int, at time.Time) (out store.Outc
 	for i := range debits {
 		for j := range debits[i].Charges {
 			c, x := &debits[i].Charges[j], shares[len(out.Levels)]
-			p := Of(c.Limit, n)
-			fits := c.Force || passes(p, x.level, p.Clock(now), c.Amount)
+			p, level := Of(c.Limit, n), x.level
+			if c.Limit.IsSlots() {
+				level = s.held(debits[i].Bucket, c.Limit)
+			}
+			fits := c.Force || passes(p, level, p.Clock(now), c.Amount)
 			out.Levels = append(out.Levels, store.Level{
 				Limit: &store.Limit{
 					Name: c.Limit.Name, Amount: p.Amount, Period: time.Duration(p.Period),
-					Burst: p.Burst, Override: c.Limit.Override,
+					Burst: p.Burst, Window: p.Window, Heal: c.Limit.Heal, Override: c.Limit.Override,
 				},
-				Level: x.level, Refused: !fits,
+				Level: level, Refused: !fits,
 			})
 			out.Allowed = out.Allowed && (fits || c.Shadow)
 		}
@@ -111,23 +144,42 @@ func (s *Shares) Take(debits []store.Debit, n int, at time.Time) (out store.Outc
 	if !out.Allowed {
 		return out, true
 	}
+	s.spend(debits, entries, shares, &out, n, now)
+	return out, true
+}
+
+// spend debits what fits from the shares, by charge.
+func (s *Shares) spend(debits []store.Debit, of []*entry, shares []*share, out *store.Outcome, n int, now int64) {
 	at0 := 0
 	for i := range debits {
 		for j := range debits[i].Charges {
-			if lv, c := &out.Levels[at0], &debits[i].Charges[j]; !lv.Refused {
-				x := shares[at0]
-				x.spend(Of(c.Limit, n).Clock(now), c.Amount)
+			switch lv, c, x := &out.Levels[at0], &debits[i].Charges[j], shares[at0]; {
+			case lv.Refused:
+			case c.Limit.IsSlots():
+				lv.Level += c.Amount
+			default:
+				x.spend(Of(c.Limit, n), now, s.covered(of[i], now), c.Amount)
 				lv.Level = x.level
 			}
 			at0++
 		}
 	}
-	return out, true
 }
 
-// passes reports whether a debit is admitted. A debit of more than the burst is admitted if the share is full.
+func (s *Shares) held(b store.Bucket, l *store.Limit) int64 {
+	if s.Held == nil {
+		return 0
+	}
+	return s.Held(b, l.Name)
+}
+
+// passes reports whether a debit is admitted. A debit of more than a rate's burst is admitted if the share is full:
+// time makes up for it, which it does not for a quota.
 func passes(p clock.Params, level, reading, amount int64) bool {
-	return p.Fits(level, reading, min(amount, p.Burst))
+	if p.Kind() == clock.Rate {
+		amount = min(amount, p.Burst)
+	}
+	return p.Fits(level, reading, amount)
 }
 
 // Warm charges a decision or settle of the store to the shares of one of n processes, as of now. It never charges them
@@ -147,11 +199,11 @@ func (s *Shares) Warm(debits []store.Debit, out *store.Outcome, n int, at time.T
 			if known {
 				lv = &out.Levels[nth]
 			}
-			nth++
-			if e == nil {
+			if nth++; e == nil || c.Limit.IsSlots() {
 				continue
 			}
 			if at := e.share(c.Limit, n, now); at >= 0 {
+				e.limits[at].answered(Of(c.Limit, n).Clock(s.covered(e, now)))
 				e.limits[at].warm(c, lv, out.Allowed, len(debits) == 1 && len(d.Charges) == 1, now, then)
 			}
 		}
@@ -160,26 +212,71 @@ func (s *Shares) Warm(debits []store.Debit, out *store.Outcome, n int, at time.T
 }
 
 // Settle changes shares without checking whether the tokens fit: the amounts that a lease holds have changed. A missing
-// share is full, and stays so.
-func (s *Shares) Settle(debits []store.Debit, n int, at time.Time) {
+// share is full, and stays so. Strict charges and those with a MaxDebt change less, as in a store; since is when a
+// strict one was debited. Settle returns what was changed.
+func (s *Shares) Settle(debits []store.Debit, n int, since, at time.Time) []store.Debit {
 	now := clock.Nanos(at)
+	changed := make([]store.Debit, len(debits))
 	for i := range debits {
+		changed[i] = debits[i]
+		changed[i].Charges = slices.Clone(debits[i].Charges)
 		sh := s.shard(&debits[i].Bucket)
 		sh.mu.Lock()
-		if e := sh.m[debits[i].Bucket]; e != nil {
-			for _, c := range debits[i].Charges {
-				at := e.shareOf(c.Limit, n, now, s.began.Load())
-				switch {
-				case at < 0:
-				case c.Amount < 0:
-					e.limits[at].back(-c.Amount)
-				default:
-					e.limits[at].spend(Of(c.Limit, n).Clock(now), c.Amount)
-				}
-			}
+		e := sh.m[debits[i].Bucket]
+		for j := range changed[i].Charges {
+			s.settle(e, &changed[i].Charges[j], n, since, now)
 		}
 		sh.mu.Unlock()
 	}
+	return changed
+}
+
+// settle changes a share of an entry, if there is one, and sets the charge to what was changed. The share keeps its
+// limit, and the charge gets it: that of the charge may have ended since.
+func (s *Shares) settle(e *entry, c *store.Charge, n int, since time.Time, now int64) {
+	if c.Limit.IsSlots() {
+		c.Amount = 0
+		return
+	}
+	at, p := -1, Of(c.Limit, n)
+	var was *store.Limit
+	level := p.Fresh(now)
+	if e != nil {
+		l := c.Limit
+		if at = e.find(l); at >= 0 {
+			was = e.limits[at].limit
+			l, p = was, Of(was, n)
+		}
+		if at = e.shareOf(l, n, now, s.began.Load()); at >= 0 {
+			level = e.limits[at].level
+		}
+	}
+	switch {
+	case c.Amount < 0 && c.StrictReturns():
+		c.Amount = -unissued(c, was, since, now)
+	case c.Amount > 0 && c.MaxDebt > 0:
+		c.Amount = p.Owable(level, p.Clock(now), c.Amount, c.MaxDebt/int64(max(n, 1)))
+	}
+	switch {
+	case at < 0:
+	case c.Amount < 0:
+		e.limits[at].back(-c.Amount)
+	default:
+		e.limits[at].spend(p, now, s.covered(e, now), c.Amount)
+	}
+	if was != nil {
+		c.Limit = was
+	}
+}
+
+// unissued returns how much a strict limit gives back to a share of it, which had this limit until now. The clock of
+// the whole limit counts, because the number of processes may have changed since.
+func unissued(c *store.Charge, was *store.Limit, since time.Time, now int64) int64 {
+	if since.IsZero() || was == nil || *was != *c.Limit {
+		return 0
+	}
+	p := Of(c.Limit, 1)
+	return clock.Unissued(-c.Amount, p.Clock(clock.Nanos(since)), p.Clock(now))
 }
 
 // Has reports whether there is a share of a limit. If there is none, there is nothing to bill.
@@ -191,8 +288,9 @@ func (s *Shares) Has(b store.Bucket, l *store.Limit) bool {
 	return e != nil && e.find(l) >= 0
 }
 
-// Bill returns how many of the millitokens admitted since the last bill the store must be charged: those that the
-// share's clock had not covered when the store answered again, or has not covered by now. It is 0 for a missing share.
+// Bill returns how many of the millitokens admitted since the last bill the store must be charged: all but those that
+// the share's clock has issued after its whole burst, while the store was away: see [Shares.Away]. So what was admitted
+// for less time than the limit takes to refill is charged in full. It is 0 for a missing share.
 func (s *Shares) Bill(b store.Bucket, l *store.Limit, n int, at time.Time, admitted int64) int64 {
 	now := clock.Nanos(at)
 	sh := s.shard(&b)
@@ -202,7 +300,8 @@ func (s *Shares) Bill(b store.Bucket, l *store.Limit, n int, at time.Time, admit
 	if e == nil || e.find(l) < 0 {
 		return 0
 	}
-	return e.limits[e.share(l, n, now)].bill(Of(l, n).Clock(now), admitted)
+	l = e.limits[e.find(l)].limit // others may have begun since
+	return e.limits[e.share(l, n, now)].bill(Of(l, n).Clock(s.covered(e, now)), admitted)
 }
 
 func (s *Shares) index(b *store.Bucket) uint64 {
@@ -251,7 +350,7 @@ func (s *Shares) entry(b store.Bucket, now int64) *entry {
 			return nil
 		}
 	}
-	e := &entry{}
+	e := &entry{away: never}
 	if sh.m == nil {
 		sh.m = make(map[store.Bucket]*entry)
 	}

@@ -151,7 +151,7 @@ func TestRoom(t *testing.T) {
 	}
 	before := admitted
 	for i := range 2000 {
-		if out, ok := s.Take([]store.Debit{debit(fmt.Sprint(i+5000), l, 10)}, 1, noon.Add(time.Minute)); ok &&
+		if out, ok := s.Take([]store.Debit{debit(fmt.Sprint(i+5000), l, 10)}, 1, noon.Add(3*time.Minute)); ok &&
 			out.Allowed {
 			admitted++
 		}
@@ -178,12 +178,12 @@ func TestOverrides(t *testing.T) {
 	if _, ok := s.Take([]store.Debit{over(100)}, 1, noon); ok {
 		t.Error("one too many")
 	}
-	if !take(t, s, 1, noon.Add(time.Minute), over(100)) {
+	if !take(t, s, 1, noon.Add(3*time.Minute), over(100)) {
 		t.Error("no room when the others are full")
 	}
 	two := over(7)
 	two.Charges = append(two.Charges, over(200).Charges[0], over(201).Charges[0])
-	_, _ = s.Take([]store.Debit{two}, 1, noon.Add(time.Minute))
+	_, _ = s.Take([]store.Debit{two}, 1, noon.Add(3*time.Minute))
 }
 
 func TestSettleAndBill(t *testing.T) {
@@ -192,34 +192,45 @@ func TestSettleAndBill(t *testing.T) {
 	spent := func() *share.Shares {
 		s := share.New(1000)
 		take(t, s, 2, noon, debit("a", l, 20))
-		s.Settle([]store.Debit{debit("a", l, -5)}, 2, noon)
-		s.Settle([]store.Debit{debit("a", l, 25)}, 2, noon)
+		s.Settle([]store.Debit{debit("a", l, -5)}, 2, time.Time{}, noon)
+		s.Settle([]store.Debit{debit("a", l, 25)}, 2, time.Time{}, noon)
 		return s
 	}
 	const minute = time.Minute
 	if got := spent().Bill(b, l, 2, noon, 40_000); got != 40_000 {
 		t.Errorf("owes %d", got)
 	}
-	if got := spent().Bill(b, l, 2, noon.Add(minute), 40_000); got != 10_000 { // covered at half the rate
-		t.Errorf("owes %d a minute later", got)
+	for after, want := range map[time.Duration]int64{
+		minute:                    40_000, // the store may have issued the whole burst to others
+		minute + 20*time.Second:   30_000, // from then on, half of the rate covers it
+		2*minute + 20*time.Second: 0,
+	} {
+		if got := spent().Bill(b, l, 2, noon.Add(after), 40_000); got != want {
+			t.Errorf("owes %d after %v, want %d", got, after, want)
+		}
+	}
+	known := spent()
+	known.Away(noon.Add(minute + 20*time.Second))
+	if got := known.Bill(b, l, 2, noon.Add(time.Hour), 40_000); got != 30_000 {
+		t.Errorf("owes %d when the store was last known to be away after 80 s", got)
 	}
 	if got := spent().Bill(store.Bucket{Entity: "b"}, l, 2, noon, 40_000); got != 0 {
 		t.Errorf("a stranger owes %d", got)
 	}
 	s := spent() // the store answers, fails and answers again before it is charged
-	out := &store.Outcome{Allowed: true, At: noon.Add(minute)}
+	out := &store.Outcome{Allowed: true, At: noon.Add(2 * minute)}
 	s.Warm([]store.Debit{debit("a", l, 30)}, out, 2, out.At)
-	take(t, s, 2, noon.Add(2*minute), debit("a", l, 15))
-	if got := s.Bill(b, l, 2, noon.Add(2*minute), 55_000); got != 10_000+15_000 {
+	take(t, s, 2, noon.Add(3*minute), debit("a", l, 15))
+	if got := s.Bill(b, l, 2, noon.Add(3*minute), 55_000); got != 10_000+15_000 {
 		t.Errorf("owes %d of two outages, want 10 of the first and 15 of the second", got)
 	}
-	if got := s.Bill(b, l, 2, noon.Add(2*minute), 1_000); got != 0 {
+	if got := s.Bill(b, l, 2, noon.Add(3*minute), 1_000); got != 0 {
 		t.Errorf("owes %d again", got)
 	}
 	s = spent()
 	s.Warm([]store.Debit{debit("a", l, 30)}, out, 2, out.At)
-	if got := s.Bill(b, l, 2, noon.Add(2*minute+10*time.Second), 40_000); got != 5_000 {
-		t.Errorf("owes %d, want 10 less what the clock has covered since the share was full", got)
+	if got := s.Bill(b, l, 2, noon.Add(time.Hour), 40_000); got != 10_000 {
+		t.Errorf("owes %d, want the 10 of when the store answered", got)
 	}
 }
 
@@ -231,7 +242,7 @@ func TestBeginThenSettle(t *testing.T) {
 	if !take(t, s, 2, noon, debit("a", rpm, 1)) || take(t, s, 2, noon, debit("a", rpm, 1)) {
 		t.Error("not a token")
 	}
-	s.Settle([]store.Debit{debit("a", tpm, 1)}, 2, noon)
+	s.Settle([]store.Debit{debit("a", tpm, 1)}, 2, time.Time{}, noon)
 	if take(t, s, 2, noon.Add(time.Second), debit("a", tpm, 1)) || !take(t, s, 2, noon.Add(2*time.Second), debit("a",
 		tpm, 1)) {
 		t.Error("a share that was settled first is full")
@@ -251,5 +262,35 @@ func BenchmarkWarm(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		s.Warm([]store.Debit{d}, out, 3, now)
+	}
+}
+
+// An adjustment brings a share at most its part of MaxDebt into debt, and a strict return gives back what the whole
+// limit has not issued again.
+func TestSettleTerms(t *testing.T) {
+	t.Parallel()
+	l, s := limit("tpm", 600, time.Minute), share.New(1000)
+	if !take(t, s, 2, noon, debit("a", l, 300)) {
+		t.Fatal("refused")
+	}
+	settle := func(since, at time.Time, c store.Charge) int64 {
+		c.Limit = l
+		got := s.Settle([]store.Debit{{Bucket: debit("a", l, 0).Bucket, Charges: []store.Charge{c}}}, 2, since, at)
+		return got[0].Charges[0].Amount / 1000
+	}
+	if got := settle(noon, noon, store.Charge{Amount: 500_000, MaxDebt: 400_000}); got != 200 {
+		t.Errorf("%d debited, want half of 400", got)
+	}
+	if got := settle(noon, noon, store.Charge{Amount: 500_000, MaxDebt: 400_000}); got != 0 {
+		t.Errorf("%d debited beyond that", got)
+	}
+	later := noon.Add(10 * time.Second) // the limit has issued 100
+	for name, tt := range map[string]struct {
+		since time.Time
+		want  int64
+	}{"known": {noon, -50}, "unknown": {time.Time{}, 0}} {
+		if got := settle(tt.since, later, store.Charge{Amount: -150_000, Strict: true}); got != tt.want {
+			t.Errorf("%s: %d given back, want %d", name, got, tt.want)
+		}
 	}
 }

@@ -32,7 +32,7 @@ func placeOf(d *store.Debit) place {
 	p := place{bucket: d.Bucket}
 	for _, c := range d.Charges {
 		if l := c.Limit; l.Override {
-			p.overrides += fmt.Sprintf("%s:%d/%d:%d\n", l.Name, l.Amount, l.Period, l.Burst)
+			p.overrides += fmt.Sprintf("%s:%d/%d%s:%d\n", l.Name, l.Amount, l.Period, l.Window, l.Burst)
 		}
 	}
 	return p
@@ -96,21 +96,25 @@ func (q *Queues[S]) Refused(w *Waiter, entity string, seen S) bool {
 	return true
 }
 
-// Ahead returns what was last seen of the limits that the waiter waits for, and when; nil if nothing was. need is
-// called with the tokens of each waiter of the queue, up to and including w.
-func (q *Queues[S]) Ahead(w *Waiter, need func(tokens map[string]int64)) (seen *S, at time.Time) {
+// Ahead returns what was last seen of the limits that the waiter waits for, and when; nil if nothing was. It also
+// returns what it needs itself, in tokens, and what all waiters of the queue up to it need, in millitokens.
+func (q *Queues[S]) Ahead(w *Waiter) (seen *S, at time.Time, own, need map[string]int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	qu := q.by[w.in]
 	if qu == nil || qu.seen == nil {
-		return nil, at
+		return nil, at, nil, nil
 	}
+	need = make(map[string]int64)
 	for _, o := range qu.waiters {
-		if need(o.tokens); o == w {
+		for name, n := range o.tokens {
+			need[name] = min(need[name]+n*1000, 1<<62)
+		}
+		if o == w {
 			break
 		}
 	}
-	return qu.seen, qu.at
+	return qu.seen, qu.at, w.tokens, need
 }
 
 // Returned wakes the first waiter of each place to which tokens were given back.

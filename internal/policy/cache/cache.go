@@ -23,6 +23,8 @@ type Config[K comparable, V any] struct {
 	Fallback func(K) (V, bool) // used if loading fails and nothing is cached; must be fast; optional
 	// Good reports whether Get may return a value, rather than only [Cache.Known]. Optional: nil accepts all values.
 	Good func(V) bool
+	// Group returns whose an entry is. If there is no room for another, the group with most gives way. Optional.
+	Group func(K) string
 }
 
 // Load returns the values of keys, in order. If some are good and others not, the error is an [Errors]; the values of
@@ -42,6 +44,7 @@ type Cache[K comparable, V any] struct {
 
 	mu      sync.Mutex
 	entries map[K]entry[V]
+	sizes   map[string]int // of the groups
 	flights map[K]*flight[V]
 	loads   sync.WaitGroup
 	closed  bool
@@ -53,7 +56,8 @@ type entry[V any] struct {
 }
 
 type flight[V any] struct {
-	done  chan struct{}
+	done  chan struct{} // of all flights of a load
+	began time.Time
 	entry entry[V]
 	err   error
 
@@ -64,8 +68,22 @@ type flight[V any] struct {
 // New returns an empty cache.
 func New[K comparable, V any](cfg Config[K, V]) *Cache[K, V] {
 	cfg.TTL = min(cfg.TTL, 100*365*24*time.Hour) // practically forever, without overflowing sums of times
-	return &Cache[K, V]{cfg: cfg, entries: make(map[K]entry[V]), flights: make(map[K]*flight[V])}
+	return &Cache[K, V]{
+		cfg: cfg, entries: make(map[K]entry[V]), sizes: make(map[string]int), flights: make(map[K]*flight[V]),
+	}
 }
+
+// LateError reports that a context ended before a load did.
+type LateError struct {
+	Began time.Time // the load
+	Err   error     // the context's
+}
+
+// Error returns the text of Err.
+func (e *LateError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *LateError) Unwrap() error { return e.Err }
 
 // Get returns the values of keys in order, and the time until which all of them may be used. Missing values are
 // loaded, in one call for all keys that nobody else is loading at the moment.
@@ -73,9 +91,14 @@ func (c *Cache[K, V]) Get(ctx context.Context, keys []K, load Load[K, V]) ([]V, 
 	now := time.Now()
 	values := make([]V, len(keys))
 	until := now.Add(c.cfg.TTL + c.cfg.TTL/10) // the longest that any entry may live
-	var waits map[int]*flight[V]
+	type wait struct {
+		of int
+		*flight[V]
+	}
+	var waits []wait
 	var mine []K
 	var fs []*flight[V] // of mine
+	done := make(chan struct{})
 	c.mu.Lock()
 	for i, k := range keys {
 		if e, ok := c.entries[k]; ok && now.Before(e.expires) {
@@ -85,14 +108,11 @@ func (c *Cache[K, V]) Get(ctx context.Context, keys []K, load Load[K, V]) ([]V, 
 			continue
 		}
 		c.misses.Add(1)
-		f, begun := c.join(k)
+		f, begun := c.join(k, done)
 		if begun {
 			mine, fs = append(mine, k), append(fs, f)
 		}
-		if waits == nil {
-			waits = make(map[int]*flight[V])
-		}
-		waits[i] = f
+		waits = append(waits, wait{i, f})
 	}
 	background := len(mine) > 0 && !c.closed
 	if background {
@@ -108,28 +128,28 @@ func (c *Cache[K, V]) Get(ctx context.Context, keys []K, load Load[K, V]) ([]V, 
 	case len(mine) > 0:
 		c.fly(ctx, mine, fs, load) // after Close, nothing is left running
 	}
-	for i, f := range waits {
+	for _, f := range waits {
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			return nil, time.Time{}, ctx.Err()
+			return nil, time.Time{}, &LateError{f.began, ctx.Err()}
 		}
 		if f.err != nil {
 			return nil, time.Time{}, f.err
 		}
-		values[i] = f.entry.value
+		values[f.of] = f.entry.value
 		until = earlier(until, f.entry.expires)
 	}
 	return values, until, nil
 }
 
-// join returns the flight that loads a key, and whether the caller has to begin it. The cache is locked.
-func (c *Cache[K, V]) join(k K) (f *flight[V], begun bool) {
+// join returns the flight that loads a key, and whether the caller has to begin it, with done. The cache is locked.
+func (c *Cache[K, V]) join(k K, done chan struct{}) (f *flight[V], begun bool) {
 	f = c.flights[k]
 	if f != nil && !f.expired {
 		return f, false
 	}
-	f = &flight[V]{done: make(chan struct{}), prev: f}
+	f = &flight[V]{done: done, began: time.Now(), prev: f}
 	if f.prev != nil {
 		f.prev.prev = nil
 	}
@@ -187,8 +207,8 @@ func (c *Cache[K, V]) finish(keys []K, fs []*flight[V], values []V, err error) {
 		case err == nil && !good && f.expired && (current || flying != nil && flying.prev == f):
 			c.put(k, entry[V]{value: f.entry.value})
 		}
-		close(f.done)
 	}
+	close(fs[0].done)
 }
 
 func (c *Cache[K, V]) fallback(k K) (v V, ok bool) {
@@ -202,16 +222,51 @@ func (c *Cache[K, V]) fallback(k K) (v V, ok bool) {
 const retryAfter = 2 * time.Second
 
 func (c *Cache[K, V]) put(k K, e entry[V]) {
-	if _, ok := c.entries[k]; !ok && len(c.entries) >= c.cfg.Max {
-		n := 0
-		for old := range c.entries { // any will do: entries still in use are loaded again
-			delete(c.entries, old)
-			if n++; n > c.cfg.Max/16 {
-				break
-			}
+	if _, ok := c.entries[k]; !ok {
+		if len(c.entries) >= c.cfg.Max {
+			c.makeRoom()
 		}
+		c.sizes[c.group(k)]++
 	}
 	c.entries[k] = e
+}
+
+// makeRoom removes entries of the group with most: any will do, because entries still in use are loaded again.
+func (c *Cache[K, V]) makeRoom() {
+	most := ""
+	for g, n := range c.sizes {
+		if n > c.sizes[most] {
+			most = g
+		}
+	}
+	n := min(c.sizes[most], c.cfg.Max/16+1)
+	for old := range c.entries {
+		if c.group(old) == most {
+			if c.remove(old); n == 1 {
+				return
+			}
+			n--
+		}
+	}
+}
+
+// remove removes an entry, if there is one.
+func (c *Cache[K, V]) remove(k K) {
+	if _, ok := c.entries[k]; !ok {
+		return
+	}
+	delete(c.entries, k)
+	g := c.group(k)
+	if c.sizes[g]--; c.sizes[g] == 0 {
+		delete(c.sizes, g)
+	}
+}
+
+func (c *Cache[K, V]) group(k K) string {
+	if c.cfg.Group == nil {
+		return ""
+	}
+	return c.cfg.Group(k)
 }
 
 // Note replaces what is Known of a key by what f makes of it, until the next Get, which loads the key anew. If f
@@ -225,7 +280,7 @@ func (c *Cache[K, V]) Note(k K, f func(now V, known bool) (V, bool)) {
 	if v, ok := f(v, known); ok && c.cfg.TTL > 0 {
 		c.put(k, entry[V]{value: v})
 	} else {
-		delete(c.entries, k)
+		c.remove(k)
 	}
 }
 

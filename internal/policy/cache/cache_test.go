@@ -284,6 +284,28 @@ func TestBounded(t *testing.T) {
 	}
 }
 
+// A group that floods the cache displaces its own entries.
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	c, s := open(t, config{TTL: time.Minute, Max: 100, Group: func(k string) string { return k[:1] }})
+	quiet := func() {
+		for i := range 20 {
+			want(t, get(t, c, s, fmt.Sprint("quiet", i)), fmt.Sprint("quiet", i, "@", i+1))
+		}
+	}
+	quiet()
+	for i := range 1000 {
+		get(t, c, s, fmt.Sprint("flood", i))
+		if i%7 == 0 {
+			forget(c, fmt.Sprint("flood", i))
+		}
+	}
+	quiet()
+	if _, _, n := c.Stats(); n > 100 || n < 90 {
+		t.Errorf("%d entries, at most 100", n)
+	}
+}
+
 func TestCloseWhileLoading(t *testing.T) {
 	t.Parallel()
 	c, s := open(t, config{TTL: -1})

@@ -39,7 +39,9 @@ type known struct {
 }
 
 // Kinds are the kinds of records that decisions use, the least numerous first.
-var Kinds = []store.Kind{store.KindSystem, store.KindResourceLimits, store.KindEntity, store.KindEntityLimits}
+var Kinds = []store.Kind{
+	store.KindSystem, store.KindPlanLimits, store.KindResourceLimits, store.KindEntity, store.KindEntityLimits,
+}
 
 // At returns when the configuration was last known to be current; the zero time if nothing is known.
 func (k *Known) At() time.Time {

@@ -2,8 +2,11 @@ package record
 
 import (
 	"fmt"
+	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/weirlimits/weir/store"
 )
 
 // DefaultResource is the name under which an entity's limits for all other resources are stored and shown. No entity,
@@ -11,7 +14,7 @@ import (
 const DefaultResource = "_default_"
 
 // MaxID is the maximum length of an id in bytes.
-const MaxID = 256
+const MaxID = store.MaxID
 
 // CheckID accepts printable ids of 1 to 256 bytes that are not reserved.
 func CheckID(field, id string) error {
@@ -21,6 +24,45 @@ func CheckID(field, id string) error {
 	case DefaultResource, "_", "wcu":
 		return Invalid(field, "%q is reserved", id)
 	}
+	if store.Aggregate(id) {
+		return Invalid(field, "%q is reserved: requests name a single resource, and are charged to its group and the "+
+			"total, too", id)
+	}
+	return checkText(field, id)
+}
+
+// CheckResource is CheckID for a resource that limits and buckets have: it accepts the total and groups, too.
+func CheckResource(field, id string) error {
+	if id == store.Total {
+		return nil
+	}
+	name, group := strings.CutPrefix(id, store.GroupPrefix)
+	if err := CheckID(field, name); err != nil || !group {
+		return err
+	}
+	return checkText(field, id)
+}
+
+// Aggregates returns what a resource of a group, if it has one, is charged to besides itself, in order.
+func Aggregates(group string, totals bool) (resources []string) {
+	if group != "" {
+		resources = append(resources, store.GroupPrefix+group)
+	}
+	if totals {
+		resources = append(resources, store.Total)
+	}
+	return resources
+}
+
+// CheckGroup is CheckID for the name of a group.
+func CheckGroup(field, name string) error {
+	if err := CheckID(field, name); err != nil {
+		return err
+	}
+	return checkText(field, store.GroupPrefix+name)
+}
+
+func checkText(field, id string) error {
 	if len(id) > MaxID {
 		return Invalid(field, "has %d bytes, at most %d are allowed", len(id), MaxID)
 	}

@@ -1,52 +1,117 @@
 package record
 
 import (
+	"cmp"
 	"encoding/json"
-	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/clock/calendar"
 	"github.com/weirlimits/weir/store"
 )
 
 // Limit is a limit in the catalog, in whole tokens.
 type Limit struct {
 	Name    string
-	Amount  int64 // per Period
+	Amount  int64 // per Period or Window
 	Period  time.Duration
-	Burst   int64 // 0 means Amount
+	Burst   int64           // 0 means Amount
+	Window  calendar.Window // of a quota, which has no Period
+	Balance bool            // has no Amount, Period, Burst and Window
+	Slots   int64           // held at once; such a limit has nothing of the above but a name
+	Heal    time.Duration   // of slots; 0 means DefaultHeal
 	Enforce Enforce
 	Former  Rate // for the entities outside a percentage; the zero value means none
+	MaxDebt int64
+	Strict  bool
 }
 
-// Rate is how many tokens a limit allows.
+// Rate is how much a limit allows: Amount per Period, of which Burst can be spent at once, Amount in each Window, or so
+// many Slots at once.
 type Rate struct {
 	Amount int64
 	Period time.Duration
 	Burst  int64
+	Window calendar.Window
+	Slots  int64
+	Heal   time.Duration
 }
+
+// Terms are what applies to a lease's tokens of a limit once they are spent.
+type Terms struct {
+	MaxDebt int64 // in millitokens; 0 means the default
+	Strict  bool
+}
+
+// Terms returns the limit's terms.
+func (l Limit) Terms() Terms { return Terms{l.MaxDebt * 1000, l.Strict} }
+
+// DefaultMaxDebt returns how far into debt a limit may be brought by default: ten times its burst.
+func DefaultMaxDebt(l *store.Limit) int64 { return 10 * min(l.Burst, clock.MaxBurst/10) }
+
+// Charge returns a charge of 0 on a limit with these terms.
+func (t Terms) Charge(l *store.Limit) store.Charge {
+	c := store.Charge{Limit: l, MaxDebt: t.MaxDebt, Strict: t.Strict}
+	if c.MaxDebt == 0 {
+		c.MaxDebt = DefaultMaxDebt(l)
+	}
+	return c
+}
+
+// Plain returns a limit of the store in whole tokens.
+func Plain(l *store.Limit) Limit {
+	switch l.Params().Kind() {
+	case clock.Credits:
+		return Limit{Name: l.Name, Balance: true}
+	case clock.Slots:
+		return Limit{Name: l.Name, Slots: l.Burst / 1000, Heal: l.Heal}
+	case clock.Rate, clock.Quota:
+	}
+	return Limit{Name: l.Name, Amount: l.Amount / 1000, Period: l.Period, Burst: l.Burst / 1000, Window: l.Window}
+}
+
+// Of returns the limit of a charge, as far as the charge has it.
+func Of(c store.Charge) Limit {
+	l := Plain(c.Limit)
+	l.Strict = c.Strict
+	if c.MaxDebt > 0 && c.MaxDebt != DefaultMaxDebt(c.Limit) {
+		l.MaxDebt = max(1, c.MaxDebt/1000)
+	}
+	return l
+}
+
+// Rate returns the limit's rate, which can be the Former of another limit.
+func (l Limit) Rate() Rate { return Rate{l.Amount, l.Period, l.Burst, l.Window, l.Slots, l.Heal} }
 
 // former returns the limit as it is for the entities outside its percentage.
 func (l Limit) former() Limit {
-	return Limit{Name: l.Name, Amount: l.Former.Amount, Period: l.Former.Period, Burst: l.Former.Burst}
+	return Limit{Name: l.Name}.with(l.Former)
+}
+
+// with returns the limit with another rate.
+func (l Limit) with(r Rate) Limit {
+	l.Amount, l.Period, l.Burst, l.Window, l.Slots, l.Heal = r.Amount, r.Period, r.Burst, r.Window, r.Slots, r.Heal
+	return l
 }
 
 // MaxTokens is the largest burst, and the largest amount in one request.
 const MaxTokens = clock.MaxBurst / 1000
 
 // MaxLimits bounds how many limits a bucket has.
-const MaxLimits = 64
+const MaxLimits = store.MaxLimits
 
-// Validate returns the limit with its burst filled in, or a ConfigError that names the field.
+// Validate returns the limit with its burst or heal time filled in, or a ConfigError that names the field.
 func (l Limit) Validate() (Limit, error) {
-	if l.Burst == 0 {
+	if l.Burst == 0 && !l.IsSlots() {
 		l.Burst = l.Amount
 	}
 	if err := CheckID("limit name", l.Name); err != nil {
 		return l, err
+	}
+	if l.MaxDebt < 0 || l.MaxDebt > MaxTokens {
+		return l, Invalid("limit "+l.Name+": max_debt", "must be between 1 and %d", int64(MaxTokens))
 	}
 	if !l.Enforce.valid() {
 		return l, Invalid("limit "+l.Name+": enforce", "must be on, shadow, or 1%% to 99%%")
@@ -58,6 +123,12 @@ func (l Limit) Validate() (Limit, error) {
 		if _, err := l.former().Validate(); err != nil {
 			return l, err
 		}
+	}
+	if l.IsSlots() {
+		return l.checkSlots()
+	}
+	if l.Balance {
+		return l, l.checkBalance()
 	}
 	// Check the bounds first: in millitokens, a large negative number may overflow to a positive one.
 	for _, f := range []struct {
@@ -71,11 +142,30 @@ func (l Limit) Validate() (Limit, error) {
 			return l, Invalid("limit "+l.Name+": "+f.field, "must be at most %d", int64(MaxTokens))
 		}
 	}
-	p := clock.Params{Amount: l.Amount * 1000, Period: int64(l.Period), Burst: l.Burst * 1000}
-	if bad := p.Check(); bad != nil {
+	stored := l.Stored(false)
+	if bad := stored.Params().Check(); bad != nil {
 		return l, &FieldError{Field: "limit " + l.Name + ": " + bad.Field, Reason: bad.Reason}
 	}
 	return l, nil
+}
+
+// checkBalance reports what a balance cannot have.
+func (l Limit) checkBalance() error {
+	for _, f := range []struct {
+		name string
+		has  bool
+	}{
+		{"amount", l.Amount != 0},
+		{"period", l.Period != 0 || l.Window != (calendar.Window{})},
+		{"burst", l.Burst != 0},
+		{"enforce", l.Enforce != EnforceOn},
+		{"returns", l.Strict},
+	} {
+		if f.has {
+			return Invalid("limit "+l.Name+": "+f.name, "must be left out: a balance has what was credited")
+		}
+	}
+	return nil
 }
 
 // ValidateLimits checks a set of limits: that there is one, that each is valid, and that no name appears twice.
@@ -106,8 +196,14 @@ func (l Limit) StoredFormer() store.Limit { return l.former().Stored(false) }
 
 // Stored returns the limit in the units of the store.
 func (l Limit) Stored(override bool) store.Limit {
+	if l.Balance {
+		return store.Limit{Name: l.Name, Burst: clock.Balance.Burst, Override: override}
+	}
+	if l.IsSlots() {
+		return l.storedSlots(override)
+	}
 	return store.Limit{
-		Name: l.Name, Amount: l.Amount * 1000, Period: l.Period, Burst: l.Burst * 1000,
+		Name: l.Name, Amount: l.Amount * 1000, Period: l.Period, Burst: l.Burst * 1000, Window: l.Window,
 		Override: override,
 	}
 }
@@ -116,12 +212,27 @@ func (l Limit) Stored(override bool) store.Limit {
 func ParseLimit(text string) (Limit, error) {
 	bad := func(format string, args ...any) (Limit, error) {
 		return Limit{}, Invalid("limit "+strconv.Quote(text),
-			format+"; write name:amount/unit[:burst], as in tpm:50K/min:75K", args...)
+			format+"; write name:amount/unit[:burst], as in tpm:50K/min:75K or usd:5000/month@UTC, or parallel:20slots",
+			args...)
 	}
 	// Cut from the right: a name may contain any character.
 	name, rest, ok := cutLast(text)
 	if !ok {
 		return bad("has no amount")
+	}
+	if rest == balanceText {
+		return Limit{Name: name, Balance: true}.Validate()
+	}
+	if count, heal, ok := cutSlots(rest); ok {
+		n, err := parseCount(count)
+		if err != nil {
+			return bad("has a bad number of slots %q: %v", count, err)
+		}
+		d, err := parseHeal(heal)
+		if err != nil {
+			return bad("has a bad heal time %q: %v", heal, err)
+		}
+		return Limit{Name: name, Slots: n, Heal: d}.Validate()
 	}
 	burstText, hasBurst := rest, !strings.Contains(rest, "/")
 	if hasBurst {
@@ -130,6 +241,9 @@ func ParseLimit(text string) (Limit, error) {
 		}
 	}
 	amountText, periodText, ok := strings.Cut(rest, "/")
+	if _, _, slots := cutSlots(rest); slots || rest == balanceText {
+		return bad("has a burst, which slots and balances do not have")
+	}
 	if !ok {
 		return bad("has no period")
 	}
@@ -137,11 +251,10 @@ func ParseLimit(text string) (Limit, error) {
 	if err != nil {
 		return bad("has a bad amount %q: %v", amountText, err)
 	}
-	period, err := parsePeriod(periodText)
-	if err != nil {
+	l := Limit{Name: name, Amount: amount, Burst: amount}
+	if l.Period, l.Window, err = parsePeriod(periodText); err != nil {
 		return bad("has a bad period %q: %v", periodText, err)
 	}
-	l := Limit{Name: name, Amount: amount, Period: period, Burst: amount}
 	if hasBurst {
 		if l.Burst, err = parseCount(burstText); err != nil {
 			return bad("has a bad burst %q: %v", burstText, err)
@@ -160,135 +273,106 @@ func cutLast(s string) (before, after string, ok bool) {
 	return "", s, false
 }
 
-func parseCount(s string) (int64, error) {
-	unit := int64(1)
-	if n := len(s); n > 0 {
-		switch s[n-1] {
-		case 'k', 'K':
-			unit, s = 1_000, s[:n-1]
-		case 'm', 'M':
-			unit, s = 1_000_000, s[:n-1]
-		}
-	}
-	if s == "" {
-		return 0, fmt.Errorf("is not a number")
-	}
-	for _, r := range s {
-		switch {
-		case r == '-':
-			return 0, fmt.Errorf("must not be negative")
-		case r == '.' || r == ',':
-			return 0, fmt.Errorf("must be a whole number")
-		case r < '0' || r > '9':
-			return 0, fmt.Errorf("is not a whole number, optionally with K or M")
-		}
-	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n > math.MaxInt64/unit {
-		return 0, fmt.Errorf("is too large")
-	}
-	return n * unit, nil
-}
-
-// units are ordered from longest to shortest, each with its names; String prints the first.
-var units = []struct {
-	length time.Duration
-	names  []string
-}{
-	{7 * 24 * time.Hour, []string{"w", "week", "weeks"}},
-	{24 * time.Hour, []string{"day", "d", "days"}},
-	{time.Hour, []string{"hour", "h", "hr", "hours"}},
-	{time.Minute, []string{"min", "m", "minute", "minutes"}},
-	{time.Second, []string{"s", "sec", "second", "seconds"}},
-	{time.Millisecond, []string{"ms"}},
-	{time.Microsecond, []string{"us", "µs"}},
-	{time.Nanosecond, []string{"ns"}},
-}
-
-func parsePeriod(s string) (time.Duration, error) {
-	digits := 0
-	for digits < len(s) && s[digits] >= '0' && s[digits] <= '9' {
-		digits++
-	}
-	n := int64(1)
-	if digits > 0 {
-		var err error
-		if n, err = strconv.ParseInt(s[:digits], 10, 64); err != nil {
-			return 0, fmt.Errorf("is too long")
-		}
-	}
-	for _, u := range units {
-		for _, name := range u.names {
-			if s[digits:] != name {
-				continue
-			}
-			if n <= 0 {
-				return 0, fmt.Errorf("must be positive")
-			}
-			if n > int64(clock.MaxPeriod/u.length) {
-				return 0, fmt.Errorf("must be at most 366 days")
-			}
-			return time.Duration(n) * u.length, nil
-		}
-	}
-	return 0, fmt.Errorf("needs a unit: ms, s, min, h, d or w")
-}
-
-// String returns the text form that [ParseLimit] reads. It leaves out Enforce and Former.
+// String returns the text form that [ParseLimit] reads. It leaves out Enforce, Former, MaxDebt and Strict.
 func (l Limit) String() string {
-	s := l.Name + ":" + formatCount(l.Amount) + "/" + FormatPeriod(l.Period)
+	if l.Balance {
+		return l.Name + ":" + balanceText
+	}
+	if l.IsSlots() {
+		return l.Name + ":" + formatCount(l.Slots) + FormatPeriod(0, l.Window, cmp.Or(l.Heal, DefaultHeal))
+	}
+	s := l.Name + ":" + formatCount(l.Amount) + "/" + FormatPeriod(l.Period, l.Window, 0)
 	if l.Burst != 0 && l.Burst != l.Amount {
 		s += ":" + formatCount(l.Burst)
 	}
 	return s
 }
 
-func formatCount(n int64) string {
-	switch {
-	case n != 0 && n%1_000_000 == 0:
-		return strconv.FormatInt(n/1_000_000, 10) + "M"
-	case n >= 10_000 && n%1_000 == 0:
-		return strconv.FormatInt(n/1_000, 10) + "K"
-	}
-	return strconv.FormatInt(n, 10)
-}
-
-// FormatPeriod returns a period as in the text of a limit.
-func FormatPeriod(d time.Duration) string {
-	for _, u := range units {
-		if n := d / u.length; d > 0 && d%u.length == 0 {
-			if n == 1 {
-				return u.names[0]
-			}
-			return strconv.FormatInt(int64(n), 10) + u.names[0]
-		}
-	}
-	return d.String()
-}
-
 // limitJSON is a limit on the wire and in the catalog.
 type limitJSON struct {
-	Name   string `json:"name"`
-	Amount int64  `json:"amount"`
-	Period string `json:"period"`
-	Burst  int64  `json:"burst,omitempty"`
+	Name string `json:"name"`
+	rateJSON
 	// Text; left out if it is on.
 	Enforce Enforce   `json:"enforce,omitempty"`
 	Former  *rateJSON `json:"former,omitempty"`
+	MaxDebt int64     `json:"max_debt,omitempty"`
+	Returns Returns   `json:"returns,omitempty"`
 }
 
 type rateJSON struct {
-	Amount int64  `json:"amount"`
-	Period string `json:"period"`
-	Burst  int64  `json:"burst"`
+	Amount int64  `json:"amount,omitempty"`
+	Period string `json:"period,omitempty"` // or a window, or "balance"; none of slots
+	Burst  int64  `json:"burst,omitempty"`
+	Slots  *int64 `json:"slots,omitempty"`
+	Heal   string `json:"heal,omitempty"`
 }
 
-// MarshalJSON writes {"name":"rpm","amount":100,"period":"min","burst":100}, with "enforce":"shadow" or "25%" if it is
-// not on, and "former" if there is one.
+// json returns a rate as in JSON.
+func (r Rate) json() rateJSON {
+	j := rateJSON{Amount: r.Amount, Burst: r.Burst}
+	if r.Slots != 0 || r.Heal != 0 {
+		j.Slots, j.Heal = &r.Slots, FormatPeriod(cmp.Or(r.Heal, DefaultHeal), calendar.Window{}, 0)
+	} else {
+		j.Period = FormatPeriod(r.Period, r.Window, 0)
+	}
+	return j
+}
+
+// rate returns the rate. Errors are about a limit, or its former rate.
+func (j *rateJSON) rate(of string) (r Rate, err error) {
+	r = Rate{Amount: j.Amount, Burst: j.Burst}
+	if j.Slots != nil || j.Heal != "" {
+		r.Heal = DefaultHeal // also of 0 slots, which are no rate either
+		if j.Heal != "" {
+			if r.Heal, err = parseHeal(j.Heal); err != nil {
+				return r, Invalid(of+"heal", "%v", err)
+			}
+		}
+		if j.Slots != nil {
+			r.Slots = *j.Slots
+		}
+		if j.Period == "" {
+			return r, nil
+		}
+	}
+	if j.Period == balanceText {
+		return r, nil
+	}
+	if r.Period, r.Window, err = parsePeriod(j.Period); err != nil {
+		err = Invalid(of+"period", "%v", err)
+	}
+	return r, err
+}
+
+// Returns are the rule for what is given back, as text: full, or strict.
+type Returns string
+
+// The rules for what is given back.
+const (
+	ReturnsFull   Returns = "full"
+	ReturnsStrict Returns = "strict"
+)
+
+// Strict reports whether the rule is strict. No rule is full.
+func (r Returns) Strict() (bool, error) {
+	if r != "" && r != ReturnsFull && r != ReturnsStrict {
+		return false, Invalid("returns", "must be full or strict: %q", string(r))
+	}
+	return r == ReturnsStrict, nil
+}
+
+// MarshalJSON writes {"name":"rpm","amount":100,"period":"min","burst":100}, or {"name":"parallel","slots":20,
+// "heal":"30s"}, with "enforce":"shadow" or "25%" if it is
+// not on, "former" if there is one, "max_debt" if it is not the default, and "returns":"strict" if they are.
 func (l Limit) MarshalJSON() ([]byte, error) {
-	j := limitJSON{l.Name, l.Amount, FormatPeriod(l.Period), l.Burst, l.Enforce, nil}
+	rate := l.Rate()
+	j := limitJSON{Name: l.Name, rateJSON: rate.json(), Enforce: l.Enforce, MaxDebt: l.MaxDebt}
+	if l.Strict {
+		j.Returns = ReturnsStrict
+	}
 	if l.Former != (Rate{}) {
-		j.Former = &rateJSON{l.Former.Amount, FormatPeriod(l.Former.Period), l.Former.Burst}
+		former := l.Former.json()
+		j.Former = &former
 	}
 	return json.Marshal(j)
 }
@@ -312,19 +396,20 @@ func (l *Limit) UnmarshalJSON(data []byte) error {
 	if err := dec.Decode(&j); err != nil {
 		return Invalid("limit", "%v", err)
 	}
-	period, err := parsePeriod(j.Period)
+	about := "limit " + j.Name + ": "
+	rate, err := j.rate(about)
 	if err != nil {
-		return Invalid("limit "+j.Name+": period", "%v", err)
+		return err
 	}
-	*l = Limit{Name: j.Name, Amount: j.Amount, Period: period, Burst: j.Burst, Enforce: j.Enforce}
-	if l.Burst == 0 {
-		l.Burst = l.Amount
+	*l = Limit{Name: j.Name, Enforce: j.Enforce, MaxDebt: j.MaxDebt, Balance: j.Period == balanceText}.with(rate)
+	if !l.Balance && !l.IsSlots() {
+		l.Burst = cmp.Or(l.Burst, l.Amount)
+	}
+	if l.Strict, err = j.Returns.Strict(); err != nil {
+		return Invalid("limit "+j.Name+": returns", "must be full or strict")
 	}
 	if j.Former != nil {
-		if period, err = parsePeriod(j.Former.Period); err != nil {
-			return Invalid("limit "+j.Name+": former period", "%v", err)
-		}
-		l.Former = Rate{j.Former.Amount, period, j.Former.Burst}
+		l.Former, err = j.Former.rate(about + "former ")
 	}
-	return nil
+	return err
 }

@@ -1,14 +1,20 @@
 package auth
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
-	"runtime"
+	"reflect"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/serve/reload"
 )
 
@@ -19,28 +25,30 @@ const maxToken = 512
 // concurrent use. In a nil Book, every token belongs to [Anybody].
 type Book struct{ tokens *reload.Value[tokens] }
 
-// tokens maps the hash of a token to its holder. The time of a look-up by hash does not depend on how much of a guess
-// is right, because a guesser cannot control the hash.
-type tokens map[[sha256.Size]byte]holder
+// tokens maps keys to their holders. The time of a look-up by hash does not depend on how much of a guess is right,
+// because a guesser cannot control the hash.
+type tokens map[key]holder
 
 type holder struct {
 	principal *Principal
 	expires   time.Time // zero: never
 }
 
+func (h *holder) valid() bool { return h.expires.IsZero() || time.Now().Before(h.expires) }
+
 // Open reads a token file. If the file later becomes invalid or disappears, the tokens stay as they were and the log
 // reports that once. Errors name the line and the remedy.
 func Open(path string, log *slog.Logger) (*Book, error) {
 	load := func() (tokens, error) {
-		entries, info, err := read(path)
+		entries, err := read(path)
 		if err != nil {
 			return nil, err
 		}
 		ts, err := index(path, entries)
-		if err == nil && loose(info) {
-			log.Warn("the token file is open to other users", slog.String("file", path),
-				slog.String("mode", info.Mode().String()),
-				slog.String("remedy", "chmod 600 "+path))
+		if names := earlier(entries); err == nil && len(names) > 0 {
+			log.Warn("tokens of an earlier version expire only if their entries state it, and may use Envoy's service",
+				slog.String("file", path), slog.String("tokens", strings.Join(names, ", ")),
+				slog.String("remedy", "replace them, or state permissions in their entries"))
 		}
 		return ts, err
 	}
@@ -54,10 +62,14 @@ func Open(path string, log *slog.Logger) (*Book, error) {
 	return &Book{v}, nil
 }
 
-// loose reports whether users other than the owner and group can read a file, or users other than the owner can write
-// it.
-func loose(info fs.FileInfo) bool {
-	return runtime.GOOS != "windows" && info.Mode().Perm()&0o037 != 0
+// earlier returns the names of the entries that an earlier version has made.
+func earlier(entries []Entry) (names []string) {
+	for i := range entries {
+		if entries[i].Earlier() {
+			names = append(names, entries[i].Name)
+		}
+	}
+	return names
 }
 
 func index(path string, entries []Entry) (tokens, error) {
@@ -65,50 +77,102 @@ func index(path string, entries []Entry) (tokens, error) {
 	names := make(map[string]bool, len(entries))
 	for i := range entries {
 		e := &entries[i]
-		hash, err := e.check()
+		k, err := e.check()
 		if err == nil && names[e.Name] {
 			err = fmt.Errorf("name: %q is a duplicate: each token needs its own name, so that it can be revoked",
 				e.Name)
 		}
-		if _, twice := ts[hash]; err == nil && twice {
-			err = fmt.Errorf("hash: %q has the same token as another entry: make a new one with weir token create",
-				e.Name)
+		if other, twice := ts[k]; err == nil && twice {
+			err = fmt.Errorf("hash: %q has the same token as %q: make a new one with weir token create", e.Name,
+				other.principal.Name)
+			if e.Certificate != "" {
+				err = fmt.Errorf("certificate: %q has the same as %q", e.Name, other.principal.Name)
+			}
 		}
-		if err != nil {
+		switch {
+		case err != nil && e.line == 0: // of an entry to be added
+			return nil, fmt.Errorf("token file %s: %w", path, err)
+		case err != nil:
 			return nil, fmt.Errorf("token file %s:%d: %w", path, e.line, err)
 		}
 		names[e.Name] = true
-		ts[hash] = holder{&Principal{Name: e.Name, roles: e.Roles, namespaces: e.Namespaces}, e.Expires}
+		ts[k] = holder{&Principal{
+			Name: e.Name, key: k, roles: e.Roles, permissions: e.Granted(), namespaces: e.Namespaces,
+			entities: e.Entities, resources: e.Resources,
+		}, e.Expires}
 	}
 	return ts, nil
 }
 
-// Authenticate returns the principal of a token, or false if the token is not in the file or has expired.
-func (b *Book) Authenticate(token string) (*Principal, bool) {
+// Authenticate returns the principal of a request's token or, if it has none, of a name in the certificate that its
+// client has presented and the server has verified. It returns false if the file has none, or it has expired.
+func (b *Book) Authenticate(token string, conn *tls.ConnectionState) (*Principal, bool) {
 	if b == nil {
 		return anybody, true
+	}
+	tokens := b.tokens.Get()
+	if token == "" && conn != nil && len(conn.PeerCertificates) > 0 {
+		cert := conn.PeerCertificates[0]
+		if time.Now().After(cert.NotAfter) { // since the connection began
+			return nil, false
+		}
+		return tokens.certified(cert)
 	}
 	if len(token) > maxToken {
 		token = "" // takes as long as any other wrong token
 	}
-	h, ok := b.tokens.Get()[sha256.Sum256([]byte(token))]
-	if !ok || token == "" || !h.expires.IsZero() && !time.Now().Before(h.expires) {
+	h, ok := tokens[key{hash: sha256.Sum256([]byte(token))}]
+	if !ok || token == "" || !h.valid() {
 		return nil, false
 	}
 	return h.principal, true
 }
 
-// read reads the entries of a token file.
-func read(path string) ([]Entry, fs.FileInfo, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read token file: %w: make one with weir token create --file %s", err, path)
+// certified returns the principal of the first name in a certificate that has one.
+func (ts tokens) certified(cert *x509.Certificate) (*Principal, bool) {
+	names := slices.Clone(cert.DNSNames)
+	for _, uri := range cert.URIs {
+		names = append(names, uri.String())
 	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, nil, fmt.Errorf("read token file: %w", err)
+	for _, name := range names {
+		if h, ok := ts[certified(name)]; ok && h.valid() {
+			return h.principal, true
+		}
 	}
-	entries, err := decode(path, f)
-	return entries, info, err
+	return nil, false
+}
+
+// Certificates reports whether an entry is for a certificate.
+func (b *Book) Certificates() bool {
+	for k := range b.tokens.Get() {
+		if k.certificate != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// Recheck is how often the token of a request that takes long is checked again.
+const Recheck = 30 * time.Second
+
+// Current reports whether the token of a principal still exists, has not expired, and grants what it did when the
+// principal was authenticated.
+func (b *Book) Current(p *Principal) bool {
+	if b == nil {
+		return true
+	}
+	h, ok := b.tokens.Get()[p.key]
+	return ok && h.valid() && (h.principal == p || reflect.DeepEqual(h.principal, p))
+}
+
+// read reads the entries of a token file. It refuses a file that other users may read or change.
+func read(path string) ([]Entry, error) {
+	text, err := secret.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("read token file: %w: make one with weir token create --file %s", err, path)
+	case err != nil:
+		return nil, fmt.Errorf("read token file: %w", err)
+	}
+	return decode(path, bytes.NewReader(text))
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -17,7 +18,7 @@ var ErrNoToken = errors.New("no such token")
 
 // List returns the entries of a token file.
 func List(path string) ([]Entry, error) {
-	entries, _, err := read(path)
+	entries, err := read(path)
 	if err == nil {
 		_, err = index(path, entries)
 	}
@@ -52,28 +53,44 @@ func Revoke(path, name string) error {
 	})
 }
 
-// change rewrites a token file and keeps its comments.
-func change(path string, create bool, f func(list *yaml.Node) error) error {
+// change rewrites a token file and keeps its comments, its owner and its mode. One change at a time: it is written into
+// a file beside the token file, which only one process can create and which then becomes the token file.
+func change(path string, create bool, f func(list *yaml.Node) error) (err error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target // a symlink stays a symlink
 	}
-	mode := fs.FileMode(0o600)
-	var doc yaml.Node
+	next, err := lock(path)
+	if err != nil {
+		return fmt.Errorf("write token file: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = next.Close()
+			err = errors.Join(err, os.Remove(next.Name()))
+		}
+	}()
 	text, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && create:
-	case err != nil:
+	if err != nil && !(create && errors.Is(err, fs.ErrNotExist)) {
 		return fmt.Errorf("read token file: %w", err)
-	case create && len(bytes.TrimSpace(text)) == 0:
-	default:
+	}
+	if text, err = changed(path, text, create, f); err != nil {
+		return err
+	}
+	if err = replace(path, next, text); err != nil {
+		return fmt.Errorf("write token file: %w", err)
+	}
+	return nil
+}
+
+// changed returns the text of a token file after a change.
+func changed(path string, text []byte, create bool, f func(list *yaml.Node) error) ([]byte, error) {
+	var doc yaml.Node
+	if !create || len(bytes.TrimSpace(text)) > 0 {
 		if _, err := List(path); err != nil {
-			return err
+			return nil, err
 		}
 		if err := yaml.Load(text, &doc); err != nil {
-			return fmt.Errorf("token file %s: %w", path, err)
-		}
-		if info, err := os.Stat(path); err == nil {
-			mode = info.Mode().Perm()
+			return nil, fmt.Errorf("token file %s: %w", path, err)
 		}
 	}
 	list := &doc
@@ -84,34 +101,50 @@ func change(path string, create bool, f func(list *yaml.Node) error) error {
 	}
 	list.Style &^= yaml.FlowStyle
 	if err := f(list); err != nil {
-		return err
+		return nil, err
 	}
-	if text, err = yaml.Dump(&doc); err != nil {
-		return fmt.Errorf("write token file: %w", err)
+	text, err := yaml.Dump(&doc)
+	if err != nil {
+		return nil, fmt.Errorf("write token file: %w", err)
 	}
 	entries, err := decode(path, bytes.NewReader(text))
 	if err == nil {
+		for i := range entries {
+			entries[i].line = 0 // the file on disk has no such line
+		}
 		_, err = index(path, entries)
 	}
-	if err != nil {
-		return err
-	}
-	return replace(path, text, mode)
+	return text, err
 }
 
-func replace(path string, text []byte, mode fs.FileMode) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".tokens-*")
-	if err != nil {
-		return fmt.Errorf("write token file: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("write token file: %w", err), os.Remove(tmp.Name()))
+// patience is how long a change waits for another one.
+const patience = 10 * time.Second
+
+// lock creates the file that is to replace a token file. While it exists, no other change begins.
+func lock(path string) (*os.File, error) {
+	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		f, err := os.OpenFile(path+".lock", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if !errors.Is(err, fs.ErrExist) {
+			return f, err
 		}
-	}()
-	_, err = tmp.Write(text)
-	if err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close()); err != nil {
+		if time.Since(begun) > patience {
+			return nil, fmt.Errorf("another command is changing it: if there is none, remove %s.lock", path)
+		}
+	}
+}
+
+// replace makes next, with a text, the file at path. It has the owner and the mode of the file that was there.
+func replace(path string, next *os.File, text []byte) error {
+	info, err := os.Stat(path)
+	if err == nil {
+		err = errors.Join(own(next, info), next.Chmod(info.Mode().Perm()))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.Rename(tmp.Name(), path)
+	_, err = next.Write(text)
+	if err = errors.Join(err, next.Sync(), next.Close()); err != nil {
+		return err
+	}
+	return os.Rename(next.Name(), path)
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"time"
 
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/serve/admission"
 	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/conns"
 )
 
 // Caller is who makes a request, and the slot that the request holds among those that run, wait or stream. A request
@@ -15,7 +18,17 @@ type Caller struct {
 	// Role is what the route requires in the namespace that the request names.
 	Role auth.Role
 
+	// Err and RefusedBy are why the request was refused, for the request log, if its answer is no error.
+	Err       error
+	RefusedBy string
+
+	// Conn is the connection. It may be nil.
+	Conn *conns.Conn
+
+	held         conns.Hold       // memory; see Reserve
 	slots, extra *admission.Slots // those of which the request holds one
+	leave        func()           // ends its turn to call the store; nil if it has none
+	late         *time.Timer      // ends the request if its message is not received; nil if it has none
 }
 
 type callerKey struct{}
@@ -37,12 +50,28 @@ func CallerOf(ctx context.Context) *Caller {
 // should learn of it at once.
 const maxQueued = 100 * time.Millisecond
 
+// freeHeld are the bytes of a request and its answer that are not counted: no more than its connection holds anyway.
+const freeHeld = 4 << 10
+
+// Reserve adds bytes to what the request holds in memory until it ends. It waits for room as long as patience. If there
+// is none, it returns false and adds nothing. The first call of a request must have returned before the next.
+func (d *Decider) Reserve(ctx context.Context, c *Caller, bytes int, patience time.Duration) bool {
+	if c.held.Budget == nil {
+		c.held.Budget, c.held.Free = d.Held, freeHeld
+	}
+	if bytes <= 0 || c.held.Add(ctx, c.name(), bytes, patience) {
+		return true
+	}
+	c.held.Sub(bytes)
+	return false
+}
+
 // Begin takes a slot among the running requests, unless the caller has one.
 func (d *Decider) Begin(ctx context.Context, c *Caller) error {
 	if c.slots != nil {
 		return nil
 	}
-	if !d.running.Take(ctx, c.name(), maxQueued) {
+	if d.running.Take(ctx, c.name(), 1, maxQueued) == 0 {
 		return ErrOverloaded
 	}
 	c.slots = d.running
@@ -52,17 +81,44 @@ func (d *Decider) Begin(ctx context.Context, c *Caller) error {
 // Stream moves the request to the streams, which do not count as running.
 func (d *Decider) Stream(c *Caller) error { return c.move(d.streaming) }
 
+// Turn waits until a request that is no decision may call the store for its limiter. It then may until the request ends
+// or calls Leave. Decisions wait for their turns by themselves, so they must not be made meanwhile.
+func (d *Decider) Turn(ctx context.Context, c *Caller, lim *weir.Limiter) (err error) {
+	p := parts.Of(lim)
+	if p.Outage == nil { // the store never waits
+		return nil
+	}
+	c.Leave()
+	c.leave, err = p.Gate.Enter(ctx, lim.Namespace(), 1)
+	return err
+}
+
+// Leave ends the turn of Turn, if there is one: for a request that does not call the store any more.
+func (c *Caller) Leave() {
+	if c.leave != nil {
+		c.leave()
+		c.leave = nil
+	}
+}
+
 // Join takes an extra slot among slots. The caller keeps the one that it has.
 func (c *Caller) Join(ctx context.Context, slots *admission.Slots) error {
-	if !slots.Take(ctx, c.name(), maxQueued) {
+	if slots.Take(ctx, c.name(), 1, maxQueued) == 0 {
 		return ErrOverloaded
 	}
 	c.extra = slots
 	return nil
 }
 
-// End returns the slots of the request. It is idempotent.
+// End returns the slots and the memory of the request, and ends its turn. It is idempotent.
 func (c *Caller) End() {
+	c.free()
+	c.held.Close()
+}
+
+// free returns the slots, and ends the turn.
+func (c *Caller) free() {
+	c.Leave()
 	for _, held := range []**admission.Slots{&c.slots, &c.extra} {
 		if *held != nil {
 			(*held).Free(c.name())
@@ -79,7 +135,7 @@ func (c *Caller) move(to *admission.Slots) error {
 	if !to.Try(c.name()) {
 		return ErrOverloaded
 	}
-	c.End()
+	c.free()
 	c.slots = to
 	return nil
 }

@@ -1,5 +1,6 @@
 // Package decide makes a limiter's decisions for clients on a network, in the same way for every protocol: it checks
-// permissions and namespaces, bounds how many requests run at once, turns leases into IDs and back, and drains.
+// permissions and namespaces, bounds how many requests run at once, shares the store fairly between them, turns leases
+// into IDs and back, and drains.
 // httpapi and grpcapi only convert their requests and answers.
 package decide
 
@@ -13,8 +14,10 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/serve/admission"
 	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/conns"
 	"github.com/weirlimits/weir/internal/serve/leaseid"
 	"github.com/weirlimits/weir/internal/serve/ratelog"
 	"github.com/weirlimits/weir/internal/serve/watch"
@@ -24,6 +27,7 @@ import (
 const (
 	DefaultConnections = 10_000
 	DefaultInflight    = 4096
+	DefaultHeld        = 64 << 20
 )
 
 // MaxWait is the longest time that a request may wait for its tokens.
@@ -35,27 +39,42 @@ type Config struct {
 	Limiter *weir.Limiter
 	// Book holds the tokens that requests must present. Defaults to nil: every caller may do everything.
 	Book *auth.Book
-	// LeaseKey signs lease ids. It must have at least 16 bytes, and instances that share a store must use the same key.
-	// Defaults to the store's own key.
-	LeaseKey []byte
+	// Signer returns what signs lease ids; it may change. Instances that share a store must accept each other's ids.
+	// Defaults to one with the store's own key.
+	Signer func() *leaseid.Signer
 	// LeaseTTL is how long a lease can be adjusted or rolled back; after that it counts as committed. At most 24 h.
 	// Defaults to 10 min.
 	LeaseTTL time.Duration
 	// Grace is how long requests in progress may take after Serve's context has ended. Defaults to 15 s.
 	Grace time.Duration
-	// MaxConnections bounds the connections of Serve. Others are closed at once, but for a few that HTTP keeps for
-	// probes. Defaults to [DefaultConnections].
+	// MaxConnections bounds the connections of Serve on which an authenticated request was made, one token's to three
+	// quarters; see [conns.Listener]. [conns.DefaultUnauthenticated] others may be open. Defaults to
+	// [DefaultConnections].
 	MaxConnections int
 	// MaxInflight bounds, separately, the requests being processed, the requests waiting for tokens and the streams;
 	// more are refused. With a Book, one token may use at most three slots for each free one. Defaults to
 	// [DefaultInflight].
 	MaxInflight int
+	// MaxBuckets bounds the live buckets of each namespace, and is what a namespace may have for which nothing is set;
+	// see [parts.Quota]. All servers on the limiter share the first's. Defaults to what is set for the namespace, and
+	// [parts.DefaultBuckets] where nothing is.
+	MaxBuckets int
+	// Held bounds what unfinished requests hold in memory. Servers may share it. Defaults to a budget of the server's
+	// own, of [DefaultHeld] bytes.
+	Held *conns.Budget
 	// TLS secures the connections of Serve. Defaults to none.
 	TLS *tls.Config
 	// Watch polls buckets for all watchers. Defaults to a poller of the server's own that ticks every second.
 	Watch *watch.Poller
-	// Log receives problems and, at level Debug, each request. Defaults to none.
+	// Log receives problems and each request. Defaults to none.
 	Log *slog.Logger
+	// Ready returns why this process cannot decide although its store answers, or nil. It is called once a second, and
+	// with each readiness probe. Defaults to nil, which is always ready.
+	Ready func() error
+	// LogRequests logs each request at level Info instead of Debug.
+	LogRequests bool
+	// Refusals counts and logs requests that are refused because of who sends them. Defaults to one for Log.
+	Refusals *auth.Refusals
 }
 
 func (c Config) withDefaults() Config {
@@ -63,21 +82,23 @@ func (c Config) withDefaults() Config {
 	c.Grace = cmp.Or(c.Grace, 15*time.Second)
 	c.MaxConnections = cmp.Or(c.MaxConnections, DefaultConnections)
 	c.MaxInflight = cmp.Or(c.MaxInflight, DefaultInflight)
+	if c.Held == nil {
+		c.Held = conns.NewBudget(DefaultHeld)
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Refusals == nil {
+		c.Refusals = &auth.Refusals{Log: c.Log}
 	}
 	return c
 }
 
 func (c Config) validate() error {
-	bad := func(field, format string, args ...any) error {
-		return &weir.ConfigError{Field: "Config." + field, Reason: fmt.Sprintf(format, args...)}
-	}
+	bad := func(field, reason string) error { return &weir.ConfigError{Field: "Config." + field, Reason: reason} }
 	switch {
 	case c.Limiter == nil:
 		return bad("Limiter", "is required")
-	case len(c.LeaseKey) > 0 && len(c.LeaseKey) < leaseid.MinKey:
-		return bad("LeaseKey", "has %d bytes, at least %d are needed", len(c.LeaseKey), leaseid.MinKey)
 	case c.LeaseTTL < time.Second || c.LeaseTTL > 24*time.Hour:
 		return bad("LeaseTTL", "must be between 1s and 24h")
 	case c.Grace < 0:
@@ -86,6 +107,8 @@ func (c Config) validate() error {
 		return bad("MaxConnections", "must not be negative")
 	case c.MaxInflight < 0:
 		return bad("MaxInflight", "must not be negative")
+	case c.MaxBuckets < 0:
+		return bad("MaxBuckets", "must not be negative")
 	}
 	return nil
 }
@@ -94,9 +117,8 @@ func (c Config) validate() error {
 type Decider struct {
 	Config // with defaults
 
-	signer *leaseid.Signer
-
 	running, waiting, streaming *admission.Slots
+	batches                     batches
 
 	drained context.Context //nolint:containedctx // ends when the server shuts down
 	drain   context.CancelFunc
@@ -104,25 +126,41 @@ type Decider struct {
 	logs
 }
 
-// New returns a decider. Without a LeaseKey, it uses the store's key, which the store creates on first use.
+// New returns a decider. Without a Signer, it uses the store's key, which the store creates on first use.
 func New(cfg Config) (*Decider, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	signer, err := leaseid.Open(cfg.Limiter, cfg.LeaseKey)
-	if err != nil {
-		return nil, err
+	if cfg.Signer == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		key, err := leaseid.StoredKey(ctx, cfg.Limiter)
+		if err != nil {
+			return nil, fmt.Errorf("the key of lease ids in the store, which --lease-key-file replaces: %w", err)
+		}
+		signer := leaseid.New(key)
+		cfg.Signer = func() *leaseid.Signer { return signer }
 	}
 	if cfg.Watch == nil {
 		cfg.Watch = watch.New(cfg.Limiter, 0)
 	}
 	d := &Decider{
-		Config: cfg, signer: signer,
+		Config:  cfg,
 		running: admission.New(cfg.MaxInflight), waiting: admission.New(cfg.MaxInflight),
 		streaming: admission.New(cfg.MaxInflight),
-		logs:      logs{cfg.Log, ratelog.New(cfg.Log), ratelog.New(cfg.Log), ratelog.New(cfg.Log), cfg.MaxInflight},
+		batches:   batches{workers: admission.New(maxOfAll)},
+		logs: logs{
+			cfg.Log, ratelog.New(cfg.Log), ratelog.New(cfg.Log), cfg.Refusals, cfg.MaxInflight, cfg.level(),
+		},
 	}
+	parts.Of(cfg.Limiter).Gate.Use(shared(cfg.Limiter, cfg.MaxInflight))
+	parts.Of(cfg.Limiter).Quota.Use(parts.QuotaRules{
+		Most: cfg.MaxBuckets, Of: parts.Of(cfg.Limiter).Policies.MaxBuckets, Reached: func(name string, most int) {
+			cfg.Log.Warn("a namespace is refused buckets: it has as many live ones on this server as it may",
+				slog.String("namespace", name), slog.Int("max_buckets", most))
+		},
+	})
 	d.drained, d.drain = context.WithCancel(context.Background())
 	return d, nil
 }
@@ -133,34 +171,77 @@ func (d *Decider) Drain() { d.drain() }
 // Draining reports whether Drain was called.
 func (d *Decider) Draining() bool { return d.drained.Err() != nil }
 
-// UntilDrained returns a context that also ends, with [ErrDraining] as its cause, when the server drains. Call end to
-// release its resources.
-func (d *Decider) UntilDrained(ctx context.Context) (_ context.Context, end func()) {
+// Unready returns why requests should go to other servers, as far as that is known without calling the store: the
+// server drains, the store refuses writes, or the error of Config.Ready. It returns nil if they should not.
+func (d *Decider) Unready() error {
+	switch {
+	case d.Draining():
+		return ErrDraining
+	case parts.Of(d.Limiter).Ready.Refused():
+		return ErrRefusing
+	case d.Ready != nil:
+		return d.Ready()
+	}
+	return nil
+}
+
+// Long returns the context of a request that takes long: a stream, or one that waits. It also ends when the server
+// drains, with [ErrDraining] as its cause, and at most [auth.Recheck] after the caller's token has expired, or was
+// revoked or changed, with [ErrUnauthenticated]. Call end to release its resources.
+func (d *Decider) Long(ctx context.Context) (_ context.Context, end func()) {
+	p := CallerOf(ctx).Principal
 	ctx, cancel := context.WithCancelCause(ctx)
 	if d.Draining() { // AfterFunc would cancel later
 		cancel(ErrDraining)
 	}
 	stop := context.AfterFunc(d.drained, func() { cancel(ErrDraining) })
+	if p != nil && d.Book != nil {
+		go d.recheck(ctx, p, cancel)
+	}
 	return ctx, func() {
 		stop()
 		cancel(nil)
 	}
 }
 
-// In returns the limiter of the namespace that a request names, if the caller has the role there; "" means that it
-// names none. For a namespace that the caller may not use, the error does not reveal whether it exists.
-func (d *Decider) In(c *Caller, role auth.Role, namespace string) (*weir.Limiter, error) {
-	own := d.Limiter.Namespace()
-	if namespace == "" {
-		namespace = c.Namespace(own)
+// recheck ends a request once its token is no longer what it was, until ctx ends.
+func (d *Decider) recheck(ctx context.Context, p *auth.Principal, end context.CancelCauseFunc) {
+	tick := time.NewTicker(auth.Recheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if !d.Book.Current(p) {
+			end(ErrUnauthenticated)
+			return
+		}
 	}
-	switch {
-	case !c.May(role, namespace):
-		return nil, ErrForbidden
-	case namespace == own:
-		return d.Limiter, nil
+}
+
+// In returns the limiter of the namespace that a request names, if the caller may access it so; "" means that it names
+// none. The error does not reveal whether what the caller may not access exists.
+func (d *Decider) In(c *Caller, a auth.Access) (*weir.Limiter, error) {
+	if a.Namespace == "" {
+		a.Namespace = c.Namespace(d.Limiter.Namespace())
 	}
-	return d.Limiter.In(namespace), nil
+	if lacks := c.Lacks(a); lacks != "" {
+		return nil, &RefusalError{ErrForbidden, lacks, c.Principal}
+	}
+	return d.Limiter.In(a.Namespace), nil
+}
+
+var override = []auth.Permission{auth.Override}
+
+// AccessOf returns what a request to acquire needs.
+func AccessOf(namespace string, req *weir.Request) auth.Access {
+	a := auth.Access{Role: auth.Acquire, Namespace: namespace, Entity: req.Entity, Resource: req.Resource}
+	if len(req.Limits) > 0 {
+		a.Permissions = override
+	}
+	return a
 }
 
 // Acquire decides a request of a caller that may acquire in the limiter's namespace. If wait is positive, it waits that
@@ -174,16 +255,16 @@ func (d *Decider) Acquire(
 	if err := c.move(d.waiting); err != nil {
 		return nil, err
 	}
-	undrained, end := d.UntilDrained(ctx)
+	long, end := d.Long(ctx)
 	defer end()
-	bounded, cancel := context.WithTimeout(undrained, wait)
+	bounded, cancel := context.WithTimeout(long, wait)
 	defer cancel()
 	lease, err := lim.Wait(bounded, req)
 	switch {
 	case err == nil, errors.Is(err, weir.ErrExceeded), bounded.Err() == nil, ctx.Err() != nil:
 		return lease, err
-	case undrained.Err() != nil:
-		return nil, ErrDraining
+	case long.Err() != nil:
+		return nil, context.Cause(long)
 	default:
 		return nil, ErrTooLong
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/serve/watch"
 )
 
@@ -20,7 +21,7 @@ type Code int
 // The codes of a server's own errors.
 const (
 	Unauthenticated Code = iota + Code(weir.Codes) // no valid token
-	Forbidden                                      // the token lacks the role or the namespace
+	Forbidden                                      // the token may not do this
 	Overloaded                                     // too many requests; nothing was done
 	ShuttingDown                                   // nothing was done
 	Watched                                        // too many buckets are watched
@@ -43,20 +44,53 @@ var (
 	ErrUnauthenticated = &Error{
 		Unauthenticated, "send Authorization: Bearer and a token that has not expired or been revoked",
 	}
-	ErrForbidden  = &Error{Forbidden, "the token does not have the role, or not the namespace, that this needs"}
+	ErrForbidden = &Error{
+		Forbidden, "the token lacks the role, permission, namespace, entity or resource that this needs: " +
+			"GET /v1/whoami returns what it may do",
+	}
 	ErrOverloaded = &Error{
 		Overloaded, "too many requests are under way; nothing was done: try again, or another instance",
+	}
+	ErrConnections = &Error{
+		Overloaded, "too many connections are open; nothing was done: try again, or another instance",
+	}
+	// ErrUnread refuses an answer.
+	ErrUnread = &Error{
+		Overloaded, "there is no memory for the answer beside others that were not read: what was requested may have " +
+			"been done",
+	}
+	ErrRefusing = &Error{
+		Code(weir.CodeUnavailable), "the store refuses writes, so no decision has been made lately: see the log",
+	}
+	ErrNoShare = &Error{
+		Code(weir.CodeUnavailable),
+		"the cell has no share of the limits: it is joining, or drained: see weir cell shares",
 	}
 	ErrDraining = &Error{ShuttingDown, "the server is shutting down"}
 	ErrNoLease  = &Error{Code(weir.CodeNotFound), "no such lease"}
 	ErrExpired  = &Error{Code(weir.CodeExpired), "an expired lease counts as committed: its tokens are spent"}
+	ErrSlotLost = &Error{Code(weir.CodeExpired), "a slot was not renewed in time, and is lost: acquire again"}
 )
 
 // ErrTooLong refuses a request because others that wait came first.
 var ErrTooLong = &weir.ExceededError{Decision: weir.Decision{RetryAfter: time.Second}}
 
+// RefusalError is an [Error] because of who sends a request. The reason is for the log and metrics.
+type RefusalError struct {
+	Answer *Error
+	Reason auth.Reason
+	By     *auth.Principal // nil if unknown
+}
+
+// Error returns the detail of the answer.
+func (r *RefusalError) Error() string { return r.Answer.Detail }
+
+// Unwrap returns the answer.
+func (r *RefusalError) Unwrap() error { return r.Answer }
+
 // Fault is what a client may see of an error.
 type Fault struct {
+	RefusedBy     string // for the request log; "" if limits refused it
 	Code          Code
 	Detail, Field string              // Field is the part of the request that is wrong, or ""
 	RetryAfter    time.Duration       // without jitter; 0: no hint
@@ -66,8 +100,7 @@ type Fault struct {
 // details has the detail of each code whose errors have a text of their own only for the log.
 var details = [weir.Codes]string{
 	weir.CodeInternal:    "the error was logged",
-	weir.CodeNoUsage:     "usage: the store keeps none",
-	weir.CodeSettled:     "the lease was adjusted or rolled back under this id before; nothing was changed now",
+	weir.CodeSettled:     "it was adjusted or rolled back under this id before; nothing was changed now",
 	weir.CodeExpired:     ErrExpired.Detail,
 	weir.CodeUnavailable: "the store does not answer, or not in time",
 	weir.CodeCanceled:    "the store does not answer, or not in time",
@@ -82,6 +115,8 @@ func faultOf(err error) (f Fault) {
 	switch {
 	case errors.As(err, &own):
 		f.Code, f.Detail = own.Code, own.Detail
+	case errors.Is(err, weir.ErrOverloaded):
+		f.Code, f.Detail = Overloaded, "too many requests are under way, so this one was too late: try again"
 	case errors.Is(err, watch.ErrTooMany):
 		f.Code, f.Detail = Watched, err.Error()
 	case errors.Is(err, watch.ErrClosed):
@@ -110,19 +145,24 @@ func faultOf(err error) (f Fault) {
 // passing are the codes of errors that pass by themselves.
 var passing = []Code{Overloaded, ShuttingDown, Watched, Code(weir.CodeUnavailable), Code(weir.CodeCanceled)}
 
-// Fault returns what a client may see of an error, and logs what it must not.
-func (l *logs) Fault(ctx context.Context, err error, at ...slog.Attr) Fault {
+// Fault returns what a client may see of an error, and logs what it must not. The client's address is from.
+func (l *logs) Fault(ctx context.Context, err error, from string, at ...slog.Attr) Fault {
 	f := faultOf(err)
+	if f.Over == nil {
+		f.RefusedBy = refusedBy(err)
+	}
 	var own *Error
+	var refusal *RefusalError
 	switch {
+	case errors.As(err, &refusal):
+		l.refusals.Add(ctx, refusal.Reason, from, refusal.By, at...)
+	case f.Code == Overloaded:
+		l.overload(ctx, at...)
 	case errors.As(err, &own):
-		if f.Code == Overloaded {
-			l.overload(ctx, at...)
-		}
 	case f.Code == Code(weir.CodeInternal):
 		l.Trouble(ctx, "a request failed", err, at...)
 	case (f.Code == Code(weir.CodeUnavailable) || f.Code == Code(weir.CodeCanceled)) && ctx.Err() == nil:
-		l.Trouble(ctx, "the store does not answer", err, at...)
+		l.Trouble(ctx, "the store did not answer a request in time", err, at...)
 	}
 	return f
 }
@@ -136,16 +176,12 @@ func (l *logs) Panicked(ctx context.Context, v any, at ...slog.Attr) error {
 
 // logs are the messages that anyone's requests can cause.
 type logs struct {
-	log                           *slog.Logger
-	troubles, refusals, overloads *slog.Logger // each at most one line per second
+	log                 *slog.Logger
+	troubles, overloads *slog.Logger // each at most one line per second
+	refusals            *auth.Refusals
 
 	maxInflight int
-}
-
-// Refused logs that a caller was not permitted to do something, at most once a second.
-func (l *logs) Refused(ctx context.Context, why string, at ...slog.Attr) {
-	l.refusals.LogAttrs(ctx, slog.LevelWarn, "a request was refused",
-		append(at, slog.String("why", why), slog.String("principal", CallerOf(ctx).Audit("")))...)
+	requests    slog.Level // of the lines about requests
 }
 
 // overload logs that the server refuses requests because it has too many, at most once a second.

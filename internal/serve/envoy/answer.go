@@ -61,7 +61,7 @@ func (c *call) describe(at int, statuses []weir.LimitStatus) {
 	st.LimitRemaining = uint32(min(max(most.Available, 0), math.MaxUint32))
 	var until time.Duration
 	switch {
-	case most.Refused:
+	case most.Refused && most.Amount > 0: // a balance does not reset
 		until = most.RetryAfter
 	case most.Full > 0:
 		until = answer.UntilMore(most)
@@ -118,7 +118,6 @@ func (c *call) answer() *rlsv3.RateLimitResponse {
 	resp.OverallCode = codeOK
 	if c.over {
 		resp.OverallCode = codeOver
-		resp.RawBody = c.s.cfg.Body
 	}
 	aligned := r.aligned[:0]
 	for i := range r.status {
@@ -133,10 +132,8 @@ func (c *call) answer() *rlsv3.RateLimitResponse {
 			added = append(added, &r.headers[0], &r.headers[1])
 		}
 	}
-	if c.over && c.retry > 0 {
-		h := &r.headers[2]
-		h.Key, h.Value = "Retry-After", answer.RetryAfter(answer.Jittered(c.retry))
-		added = append(added, h)
+	if c.over {
+		added = c.deny(resp, added)
 	}
 	resp.ResponseHeadersToAdd = added
 	m := metadata{over: c.over, degraded: c.degraded, bound: c.bound, reason: c.reason}
@@ -147,6 +144,46 @@ func (c *call) answer() *rlsv3.RateLimitResponse {
 	return resp
 }
 
+// refusedBy returns the limit that refuses the request, or the reason.
+func (c *call) refusedBy() string {
+	if most := answer.Binding(c.statuses); most != nil && c.reason == reasonExceeded {
+		return most.Limit
+	}
+	return string(c.reason)
+}
+
+// deny adds to the response what Envoy sends with a refusal.
+func (c *call) deny(resp *rlsv3.RateLimitResponse, added []*corev3.HeaderValue) []*corev3.HeaderValue {
+	var retry time.Duration
+	if retry = answer.Jittered(c.retry); c.retry > 0 && retry > 0 {
+		h := &c.buf.headers[2]
+		h.Key, h.Value = "Retry-After", answer.RetryAfter(retry)
+		added = append(added, h)
+	}
+	add := func(name, value string) { added = append(added, &corev3.HeaderValue{Key: name, Value: value}) }
+	format := c.s.cfg.Errors
+	format.Fields(c.statuses, retry, add)
+	if resp.RawBody = c.s.cfg.Body; len(resp.RawBody) > 0 || format == answer.ProblemJSON {
+		return added
+	}
+	p := answer.Problem{Kind: answer.Exceeded, Detail: string(c.reason), Statuses: c.statuses, RetryAfter: retry}
+	if kind, ok := kinds[c.reason]; ok {
+		p.Kind = kind
+	} else if c.retry > 0 {
+		over := weir.ExceededError{Decision: weir.Decision{Statuses: c.statuses, RetryAfter: c.retry}}
+		p.Detail = over.Error()
+	}
+	resp.RawBody = format.Append(nil, &p)
+	add("Content-Type", format.MediaType())
+	return added
+}
+
+// kinds are the kinds of refusals, except by a limit.
+var kinds = map[reason]*answer.Kind{
+	reasonBurst: answer.ExceedsBurst, reasonUnknown: answer.UnknownEntity, reasonBuckets: answer.BucketQuota,
+	reasonStore: answer.Unavailable,
+}
+
 // reason is the reason for an answer, for Envoy's logs.
 type reason string
 
@@ -154,9 +191,13 @@ const (
 	reasonNone       reason = ""
 	reasonExceeded   reason = "limit exceeded"
 	reasonBurst      reason = "larger than the burst"
+	reasonSlots      reason = "limited by slots, which Envoy does not give back"
 	reasonNothing    reason = "the descriptor's limit allows nothing"
 	reasonOverrides  reason = "too many different limits of descriptors"
+	reasonReturn     reason = "more is returned than was taken lately"
 	reasonStore      reason = "the store did not answer in time"
+	reasonUnknown    reason = "unknown entity"
+	reasonBuckets    reason = "the namespace has too many buckets"
 	reasonDomain     reason = "unknown domain"
 	reasonDescriptor reason = "unknown descriptor"
 	reasonNoLimits   reason = "no limits apply"
@@ -199,14 +240,21 @@ type limitKey struct {
 	name   string
 	amount int64
 	period time.Duration
+	window weir.Window
 }
 
 // limit returns the message about a limit. It is shared and must not be changed.
 func (s *Service) limit(st *weir.LimitStatus) *rlsv3.RateLimitResponse_RateLimit {
-	k := limitKey{st.Limit, st.Amount, st.Period}
+	k := limitKey{st.Limit, st.Amount, st.Period, st.Window}
 	return s.limits.get(k, func() *rlsv3.RateLimitResponse_RateLimit {
 		l := &rlsv3.RateLimitResponse_RateLimit{Name: k.name}
 		amount, period := k.amount, k.period
+		if period == 0 {
+			period = lengths[k.window.Unit()]
+		}
+		if period == 0 { // a balance
+			return l
+		}
 		if period < time.Second && time.Second%period == 0 && amount <= math.MaxInt64/int64(time.Second/period) {
 			amount, period = amount*int64(time.Second/period), time.Second
 		}
@@ -230,6 +278,11 @@ const (
 	month = 30 * day
 	year  = 365 * day
 )
+
+// lengths are those of the windows of the calendar, as Envoy counts them.
+var lengths = map[string]time.Duration{
+	"hour": time.Hour, "day": day, "week": 7 * day, "month": month, "quarter": 3 * month, "year": year,
+}
 
 // units are ordered from the longest to the shortest. Months and years have the lengths that Envoy uses.
 var units = []struct {

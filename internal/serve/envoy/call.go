@@ -9,9 +9,13 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/parts"
+	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
 const (
@@ -23,9 +27,10 @@ const (
 // call is one request of Envoy that is being answered.
 type call struct {
 	s   *Service
-	lim *weir.Limiter
+	lim *view
 	buf *buffers
 
+	domain   string
 	began    time.Time
 	requests []request // what to decide, all or none
 	settles  []request // what to return, or to debit by force, once requests are admitted
@@ -43,44 +48,62 @@ type request struct {
 	at   int // index of the descriptor
 	req  weir.Request
 	peek bool // requests one token without debiting it
+
+	negative bool // returns tokens
 }
 
-func newCall(s *Service, lim *weir.Limiter, n int) *call {
+func newCall(s *Service, lim *view, n int) *call {
 	buf := newBuffers(n)
 	c := &buf.call
 	c.s, c.lim, c.buf, c.began, c.requests = s, lim, buf, time.Now(), buf.requests[:0]
 	return c
 }
 
-// add adds what a descriptor requests.
-func (c *call) add(at int, m *Mapping, domain string, d *ratelimitv3.RateLimitDescriptor, hits uint32) {
-	t, ok := m.Target(domain, d)
+var (
+	use         = []auth.Permission{auth.Envoy}
+	useOverride = []auth.Permission{auth.Envoy, auth.Override}
+	useReturn   = []auth.Permission{auth.Envoy, auth.Return}
+)
+
+// access returns what a call needs that concerns no particular entity.
+func (c *call) access() auth.Access {
+	return auth.Access{Role: auth.Acquire, Namespace: c.lim.Namespace(), Permissions: use}
+}
+
+// add adds what a descriptor requests, and returns what that needs.
+func (c *call) add(
+	ctx context.Context, at int, m *Mapping, d *ratelimitv3.RateLimitDescriptor, hits uint32,
+) auth.Access {
+	access := c.access()
+	t, ok := m.Target(c.domain, d)
 	if !ok {
-		c.reason = reasonDescriptor
-		return // UNKNOWN
+		c.unknown(ctx, at, reasonDescriptor)
+		return access
 	}
+	access.Entity, access.Resource = t.Entity, t.Resource
 	n := uint64(max(hits, 1))
 	if w := d.GetHitsAddend(); w != nil {
 		n = w.GetValue()
 	}
 	a := request{at: at, req: weir.Request{Entity: t.Entity, Resource: t.Resource}}
 	negative := d.GetIsNegativeHits()
-	a.peek = n == 0 && !negative && !t.Forced
+	a.negative, a.peek = negative, n == 0 && !negative && !t.Forced
 	if n > weir.MaxTokens {
 		if !negative && !t.Forced {
 			c.refuse(at, reasonBurst)
-			return
+			return access
 		}
 		n = weir.MaxTokens // more than any bucket holds
 	}
 	if o := d.GetLimit(); o != nil && o.GetUnit() != typev3.RateLimitUnit_UNKNOWN {
+		access.Permissions = useOverride
 		if o.GetRequestsPerUnit() == 0 {
 			if !negative && !t.Forced {
 				c.refuse(at, reasonNothing)
-				return
+				return access
 			}
 			c.buf.status[at].Code = codeOK
-			return // nothing can be spent from a limit that allows nothing
+			return access // nothing can be spent from a limit that allows nothing
 		}
 		t.tokens = slices.DeleteFunc(slices.Clone(t.tokens), func(a amount) bool { return a.fixed > 0 })
 		name := "requests"
@@ -97,9 +120,10 @@ func (c *call) add(at int, m *Mapping, domain string, d *ratelimitv3.RateLimitDe
 	if negative || t.Forced {
 		c.buf.status[at].Code = codeOK
 		c.settles = append(c.settles, a)
-		return
+		return access
 	}
 	c.requests = append(c.requests, a)
+	return access
 }
 
 func (a *request) demand(tokens []amount, hits int64) {
@@ -139,7 +163,7 @@ func (c *call) refuseWhere(f func(*request) bool, why reason) {
 	}
 }
 
-// decide gets the decision from the limiter. The only error is that the caller has gone.
+// decide gets the decision from the limiter. The only errors are that the caller has gone, or that there are too many.
 func (c *call) decide(ctx context.Context) error {
 	if c.over { // something can never be admitted, so the limiter need not decide
 		for i := range c.requests {
@@ -152,15 +176,39 @@ func (c *call) decide(ctx context.Context) error {
 	case err == nil:
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
+	case errors.Is(err, decide.ErrOverloaded):
+		return status.Error(codes.Unavailable, err.Error())
 	default:
 		return nil
 	}
 	if c.over { // a peek found nothing left, so what others were debited is returned
-		c.settleAll(ctx, leases, nil)
-		return nil
+		return c.settleAll(ctx, leases, nil)
 	}
-	c.settleAll(ctx, nil, c.settles)
-	return nil
+	for i, lease := range leases {
+		if !lease.Degraded() && !c.trusted(ctx, &c.requests[i]) {
+			c.lim.recentDebits.add(&c.requests[i])
+		}
+	}
+	return c.settleAll(ctx, nil, c.settles)
+}
+
+// trusted reports whether the caller may return what a request has taken without a record of it.
+func (c *call) trusted(ctx context.Context, a *request) bool {
+	access := c.access()
+	access.Entity, access.Resource, access.Permissions = a.req.Entity, a.req.Resource, useReturn
+	return c.s.cfg.May(ctx, access)
+}
+
+// returnable lowers what a request returns to what its descriptor took lately. It returns false if nothing is left.
+func (c *call) returnable(ctx context.Context, a *request) bool {
+	if !a.negative || c.trusted(ctx, a) {
+		return true
+	}
+	all, some := c.lim.recentDebits.bound(a)
+	if !all {
+		c.reason = reasonReturn
+	}
+	return some
 }
 
 // acquire gets a decision on the requests, leaving out those that turn out to be unknown. After an error, the outcome
@@ -188,13 +236,17 @@ func (c *call) take(ctx context.Context) ([]*weir.Lease, error) {
 			return nil, err
 		}
 		c.buf.lease[0] = lease
-		return c.buf.lease[:], nil
+		return c.buf.lease[:], decide.NoSlots(ctx, lease)
 	}
 	reqs := make([]weir.Request, len(c.requests))
 	for i := range c.requests {
 		reqs[i] = c.requests[i].req
 	}
-	return c.lim.AcquireAll(ctx, reqs)
+	leases, err := c.lim.AcquireAll(ctx, reqs)
+	if err == nil {
+		err = decide.NoSlots(ctx, leases...)
+	}
+	return leases, err
 }
 
 // admitted records the decisions of leases.
@@ -238,7 +290,7 @@ func (c *call) failed(ctx context.Context, err error) (at int, unknown bool) {
 	}
 	mine := one != nil || len(c.requests) == 1 // it is about one of the requests
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, errors.Is(err, decide.ErrOverloaded):
 	case errors.As(err, &over):
 		c.exceeded(over)
 	case errors.As(err, &burst):
@@ -249,12 +301,17 @@ func (c *call) failed(ctx context.Context, err error) (at int, unknown bool) {
 			return a.req.Entity == burst.Entity && a.req.Resource == burst.Resource
 		}, reasonBurst)
 	case mine && errors.Is(err, weir.ErrNoLimits):
-		c.reason = reasonNoLimits
-		return at, true
+		return at, c.unknown(ctx, c.requests[at].at, reasonNoLimits)
+	case errors.Is(err, weir.ErrUnknownEntity):
+		c.refuseWhere(func(a *request) bool { return a == &c.requests[at] }, reasonUnknown)
+	case errors.Is(err, weir.ErrSlotsNeedLease):
+		c.s.trouble(ctx, "a limit of slots applies, and Envoy gives no slots back", weir.ErrSlotsNeedLease)
+		c.refuseWhere(func(*request) bool { return true }, reasonSlots)
+	case errors.Is(err, weir.ErrBucketQuota):
+		c.refuseWhere(func(*request) bool { return true }, reasonBuckets)
 	case mine && errors.Is(err, weir.ErrNotFound):
 		c.s.trouble(ctx, "the namespace of a domain does not exist", err)
-		c.reason = reasonDomain
-		return at, true
+		return at, c.unknown(ctx, c.requests[at].at, reasonDomain)
 	case errors.As(err, &config) && config.Field == "limits" && len(c.requests[at].req.Limits) > 0,
 		errors.As(err, &config) && !mine:
 		// Overrides from Envoy create limits: a client that invents many of them must not escape all limits.
@@ -263,10 +320,9 @@ func (c *call) failed(ctx context.Context, err error) (at int, unknown bool) {
 		c.retry = time.Second
 	case errors.As(err, &config):
 		c.s.trouble(ctx, "the mapping and the limits do not fit", err)
-		c.reason = reasonNoLimits
-		return at, true
+		return at, c.unknown(ctx, c.requests[at].at, reasonNoLimits)
 	default:
-		c.s.trouble(ctx, "the store does not answer", err)
+		c.s.trouble(ctx, "the store did not answer a request in time", err)
 		c.refuseWhere(func(*request) bool { return true }, reasonStore)
 		c.degraded, c.retry = true, time.Second
 	}
@@ -315,30 +371,48 @@ func (c *call) peeked(at int, statuses []weir.LimitStatus) {
 	}
 }
 
-// settleAll returns leases and negative amounts, and debits forced amounts.
-func (c *call) settleAll(ctx context.Context, leases []*weir.Lease, requests []request) {
-	if len(leases) == 0 && len(requests) == 0 {
-		return
+// settleAll returns leases and negative amounts, and debits forced amounts, once it is their turn to call the store.
+// The only errors are that the caller has gone, or that there are too many.
+func (c *call) settleAll(ctx context.Context, leases []*weir.Lease, requests []request) error {
+	n := len(leases) + len(requests)
+	if n == 0 {
+		return nil
 	}
 	lim := c.lim
-	all := make([]func(context.Context) error, 0, len(leases)+len(requests))
+	leave := func() {}
+	if p := parts.Of(lim.Limiter); p.Outage != nil {
+		var err error
+		if leave, err = p.Gate.Enter(ctx, lim.Namespace(), n); err != nil {
+			return errUnsettled
+		}
+	}
+	all := make([]func(context.Context) error, 0, n)
 	for _, lease := range leases {
 		all = append(all, lease.Rollback)
 	}
 	for i := range requests {
+		if !c.returnable(ctx, &requests[i]) {
+			continue
+		}
 		all = append(all, func(ctx context.Context) error {
-			err := lim.Adjust(ctx, requests[i].req)
-			if errors.Is(err, weir.ErrNoLimits) {
-				err = nil // without limits, nothing was spent
+			_, err := lim.Adjust(ctx, requests[i].req)
+			if errors.Is(err, weir.ErrNoLimits) || errors.Is(err, weir.ErrMaxDebt) {
+				return nil // without limits, nothing was spent; beyond max_debt, nothing more is
+			}
+			if err == nil && !c.trusted(ctx, &requests[i]) {
+				lim.recentDebits.add(&requests[i])
 			}
 			return err
 		})
 	}
-	inTime := c.s.settle(ctx, c.began, all)
-	if !inTime {
+	if !c.s.settle(ctx, c.began, all, leave) {
 		c.degraded, c.reason = true, reasonStore
 	}
+	return nil
 }
+
+var errUnsettled = status.Error(codes.Unavailable,
+	"too many requests are under way: tokens were not given back, or not counted")
 
 // perSecond bounds the rate of an override to what weir can represent.
 const perSecond = 4_000_000

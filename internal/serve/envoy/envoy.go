@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -22,6 +23,10 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/answer"
+	"github.com/weirlimits/weir/internal/serve/auth"
+	"github.com/weirlimits/weir/internal/serve/decide"
+	"github.com/weirlimits/weir/internal/serve/growing"
 	"github.com/weirlimits/weir/internal/serve/ratelog"
 )
 
@@ -35,10 +40,17 @@ type Config struct {
 	// Within is how long after the arrival of a request its answer may wait for returns and forced debits. After that,
 	// they continue in the background. It does not bound the decision itself; the limiter does. Defaults to 12 ms.
 	Within time.Duration
-	// May reports whether the caller may acquire in a namespace. By default every caller may, in every namespace.
-	May func(ctx context.Context, namespace string) bool
-	// Body is the response body for refused clients. By default Envoy sends its own.
+	// DenyUnknown refuses requests with a descriptor that has no entity, or for which no limits exist. By default they
+	// are admitted, with the code UNKNOWN.
+	DenyUnknown bool
+	// May reports whether the caller has an access. By default every caller has every one.
+	May func(context.Context, auth.Access) bool
+	// Refused is called with the access for which a request is refused. By default nothing is called.
+	Refused func(context.Context, auth.Access)
+	// Body is the response body for refused clients. By default Envoy sends its own, or that of Errors.
 	Body []byte
+	// Errors is the format of refusals. By default, they have no body.
+	Errors answer.Format
 	// Log receives problems, at most one per second. Defaults to none.
 	Log *slog.Logger
 }
@@ -48,10 +60,12 @@ type Service struct {
 	rlsv3.UnsafeRateLimitServiceServer // makes a missing method a compile error
 
 	cfg      Config
-	views    sync.Map // by namespace: string to *weir.Limiter
+	views    sync.Map // by namespace: string to *view
 	limits   cache[limitKey, *rlsv3.RateLimitResponse_RateLimit]
 	messages cache[metadata, *structpb.Struct]
 	log      *slog.Logger // of problems, at most one per second
+
+	unknown growing.Map[unknown, *atomic.Uint64]
 
 	settles sync.WaitGroup
 }
@@ -69,7 +83,10 @@ func New(cfg Config) (*Service, error) {
 		cfg.Mapping = func() *Mapping { return nil }
 	}
 	if cfg.May == nil {
-		cfg.May = func(context.Context, string) bool { return true }
+		cfg.May = func(context.Context, auth.Access) bool { return true }
+	}
+	if cfg.Refused == nil {
+		cfg.Refused = func(context.Context, auth.Access) {}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -109,53 +126,82 @@ func (s *Service) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitReque
 	}
 	mapping := s.cfg.Mapping()
 	namespace, known := mapping.Namespace(domain)
-	lim := s.in(namespace)
-	if !s.cfg.May(ctx, lim.Namespace()) {
-		err := status.Errorf(codes.PermissionDenied,
-			"domain %q: its namespace %q is not one in which this token may acquire", domain, lim.Namespace())
-		s.trouble(ctx, "a token is not for what it asks", err)
-		return nil, err
-	}
-	c := newCall(s, lim, len(descriptors))
+	c := newCall(s, s.in(namespace), len(descriptors))
+	c.domain = domain
 	if !known {
-		c.reason = reasonDomain
+		for i := range descriptors {
+			c.unknown(ctx, i, reasonDomain)
+		}
+		if err := s.require(ctx, c.access()); err != nil {
+			return nil, err
+		}
 		return c.answer(), nil
 	}
 	for i, d := range descriptors {
-		c.add(i, mapping, domain, d, req.GetHitsAddend())
+		if err := s.require(ctx, c.add(ctx, i, mapping, d, req.GetHitsAddend())); err != nil {
+			return nil, err
+		}
 	}
 	if err := c.decide(ctx); err != nil {
 		return nil, err
 	}
-	return c.answer(), nil
+	resp := c.answer()
+	if c.over {
+		decide.CallerOf(ctx).RefusedBy = c.refusedBy()
+	}
+	return resp, nil
 }
 
-// in returns the limiter for a namespace; "" means the limiter's own.
-func (s *Service) in(namespace string) *weir.Limiter {
-	if namespace == "" || namespace == s.cfg.Limiter.Namespace() {
-		return s.cfg.Limiter
+// require refuses a request whose caller lacks an access.
+func (s *Service) require(ctx context.Context, a auth.Access) error {
+	if s.cfg.May(ctx, a) {
+		return nil
 	}
+	s.cfg.Refused(ctx, a)
+	return errForbidden
+}
+
+// errForbidden does not name the namespace of the domain, so that it does not reveal it.
+var errForbidden = status.Error(codes.PermissionDenied, decide.ErrForbidden.Detail)
+
+// view is a namespace.
+type view struct {
+	*weir.Limiter
+	recentDebits recentDebits
+}
+
+// in returns the view of a namespace; "" means the limiter's own.
+func (s *Service) in(namespace string) *view {
 	if v, ok := s.views.Load(namespace); ok {
-		return v.(*weir.Limiter)
+		return v.(*view)
 	}
-	v, _ := s.views.LoadOrStore(namespace, s.cfg.Limiter.In(namespace)) // bounded by the namespaces in the mapping
-	return v.(*weir.Limiter)
+	lim := s.cfg.Limiter.In(cmp.Or(namespace, s.cfg.Limiter.Namespace()))
+	v, _ := s.views.LoadOrStore(lim.Namespace(), &view{Limiter: lim}) // bounded by the namespaces in the mapping
+	s.views.Store(namespace, v)
+	return v.(*view)
 }
 
 // settle runs returns and forced debits concurrently and reports whether all finished within the remaining time. If
-// not, they continue in the background.
-func (s *Service) settle(ctx context.Context, began time.Time, all []func(context.Context) error) (inTime bool) {
+// not, they continue in the background. It then calls leave.
+func (s *Service) settle(
+	ctx context.Context, began time.Time, all []func(context.Context) error, leave func(),
+) (inTime bool) {
 	ctx = context.WithoutCancel(ctx)
 	done := make(chan error, len(all))
-	for _, f := range all {
-		s.settles.Go(func() {
-			err := survive(ctx, f)
-			if err != nil {
-				s.trouble(ctx, "tokens were not given back, or not counted", err)
-			}
-			done <- err
-		})
-	}
+	s.settles.Go(func() {
+		defer leave()
+		var wg sync.WaitGroup
+		for _, f := range all {
+			wg.Go(func() {
+				err := survive(ctx, f)
+				if err != nil {
+					s.trouble(ctx, "tokens were not given back, or not counted", err)
+				}
+				done <- err
+			})
+		}
+		wg.Wait()
+	})
 	late := time.NewTimer(s.cfg.Within - time.Since(began))
 	defer late.Stop()
 	inTime = true

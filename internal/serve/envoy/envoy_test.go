@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/weirlimits/weir"
+	format "github.com/weirlimits/weir/internal/answer"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/envoy"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
@@ -40,7 +41,7 @@ domains:
 `)
 	b := setup(t, func(l *weir.Config, c *envoy.Config) {
 		l.DecideWithin, l.OnUnavailable = 12*time.Millisecond, weir.OnUnavailableDeny
-		c.Mapping = func() *envoy.Mapping { return m }
+		c.Mapping, c.Errors = func() *envoy.Mapping { return m }, format.OpenAI
 	})
 	b.set("", "", weir.PerHour("rph", 10))
 	b.set("acme", "", weir.PerHour("rph", 20))
@@ -60,6 +61,10 @@ domains:
 	}
 	if got := resp.Header.Values("RateLimit"); len(got) != 1 || !strings.HasPrefix(got[0], `"rph@noisy";r=0;t=360, "rph";r=10`) {
 		t.Errorf("RateLimit: %q", got)
+	}
+	if got := resp.Header.Values("Content-Type"); len(got) != 1 || got[0] != "application/json" || !strings.Contains(resp.body, `"code":"rate_limit_exceeded"`) ||
+		resp.Header.Get("x-ratelimit-remaining-requests") != "0" {
+		t.Errorf("got %q, %v, %s", got, resp.Header, resp.body)
 	}
 	if got := resp.Header.Get("X-RateLimit-Remaining"); got != "0" {
 		t.Errorf("X-RateLimit-Remaining: %q", got)
@@ -174,6 +179,7 @@ type answer struct {
 	StatusCode int
 	Status     string
 	Header     http.Header
+	body       string
 }
 
 func (e *proxy) get(path string, header ...string) answer {
@@ -190,7 +196,7 @@ func (e *proxy) get(path string, header ...string) answer {
 		e.t.Error(err)
 		return answer{Status: err.Error()}
 	}
-	_, _ = io.Copy(io.Discard, resp.Body)
+	body, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	return answer{resp.StatusCode, resp.Status, resp.Header}
+	return answer{resp.StatusCode, resp.Status, resp.Header, string(body)}
 }

@@ -10,13 +10,15 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/answer"
 )
 
 // Mapping maps domains and descriptors to entities, resources and tokens. A nil Mapping applies the built-in rule to
 // every domain:
 //
 //   - the entity is the value of the first of entity, api_key, user, tenant and remote_address that the descriptor has
-//     and that is not empty; otherwise all its entries, as key=value separated by commas;
+//     and that is not empty; otherwise all its entries, as key=value separated by commas. The value of api_key, and of
+//     other keys with the name of a secret, is hashed: key-…, as of httplimit.KeyID;
 //   - the resource is the value of the first of resource, route, path and model; otherwise the domain;
 //   - the hits are debited from each limit that counts requests.
 type Mapping struct {
@@ -67,7 +69,8 @@ type template []part
 // part is text, the value of an entry or the domain.
 type part struct {
 	text  string
-	entry int // index in the descriptor; -1 for text, -2 for the domain
+	entry int  // index in the descriptor; -1 for text, -2 for the domain
+	hash  bool // the value is a secret, of which the ID is taken
 }
 
 const (
@@ -93,7 +96,36 @@ func (p *part) fill(domain string, d *ratelimitv3.RateLimitDescriptor) string {
 	case isDomain:
 		return domain
 	}
-	return d.GetEntries()[p.entry].GetValue()
+	value := d.GetEntries()[p.entry].GetValue()
+	if p.hash {
+		return hashed(value)
+	}
+	return value
+}
+
+// hashed returns the ID of a secret. Without a secret, there is none.
+func hashed(secret string) string {
+	if secret == "" {
+		return ""
+	}
+	return answer.SecretID(secret)
+}
+
+// secrets are the keys, in lower case and with _ for -, whose values the built-in rule takes for secrets.
+var secrets = map[string]bool{
+	"api_key": true, "apikey": true, "x_api_key": true, "x_goog_api_key": true,
+	"authorization": true, "proxy_authorization": true, "cookie": true, "token": true, "access_token": true,
+}
+
+// IsSecret reports whether the built-in rule takes the values of a key for secrets.
+func IsSecret(key string) bool { return secrets[strings.ReplaceAll(strings.ToLower(key), "-", "_")] }
+
+// id returns the value of an entry; of a secret, its ID.
+func id(e *ratelimitv3.RateLimitDescriptor_Entry) string {
+	if IsSecret(e.GetKey()) {
+		return hashed(e.GetValue())
+	}
+	return e.GetValue()
 }
 
 // Target is what a descriptor maps to.
@@ -169,7 +201,7 @@ func first(entries []*ratelimitv3.RateLimitDescriptor_Entry, keys ...string) str
 	for _, key := range keys {
 		for _, e := range entries {
 			if e.GetKey() == key && e.GetValue() != "" {
-				return e.GetValue()
+				return id(e)
 			}
 		}
 	}
@@ -184,7 +216,7 @@ func joined(entries []*ratelimitv3.RateLimitDescriptor_Entry) string {
 		}
 		b.WriteString(e.GetKey())
 		b.WriteByte('=')
-		b.WriteString(e.GetValue())
+		b.WriteString(id(e))
 	}
 	return b.String()
 }

@@ -17,7 +17,7 @@ import (
 //	    namespace: prod             # default: the server's
 //	    descriptors:                # the first match applies
 //	      - match: [tenant, user]   # the keys of all entries, in order; or, narrower, KEY=VALUE and KEY=PREFIX*
-//	        entity: "{tenant}/{user}"
+//	        entity: "{tenant}/{user}"   # {hash(KEY)}: the hash of a secret, as of httplimit.KeyID
 //	        resource: api           # default: the domain
 //	        tokens: {tpm: hits}     # default: the hits, from each limit that counts requests
 //	        forced: true            # debited even if it does not fit, for costs known afterwards
@@ -141,15 +141,22 @@ func readTemplate(r *strictyaml.Reader, n *yaml.Node, path string, match []patte
 			r.Bad(n, path, "write {KEY}, with the key of an entry", "has a { without }")
 			return nil
 		}
-		at := slices.IndexFunc(match, func(p pattern) bool { return p.key == key })
-		if at < 0 && key == "domain" {
-			at = isDomain
-		} else if at < 0 {
-			r.Bad(n, path, "allowed: "+strings.Join(keysOf(match), ", "),
-				"%q is no key of the entries that match names", key)
+		index := func(key string) int {
+			return slices.IndexFunc(match, func(p pattern) bool { return p.key == key })
+		}
+		next := part{entry: index(key)}
+		if secret, ok := strings.CutPrefix(key, "hash("); ok && next.entry < 0 && strings.HasSuffix(secret, ")") {
+			next = part{entry: index(strings.TrimSuffix(secret, ")")), hash: true}
+		}
+		switch {
+		case next.entry < 0 && key == "domain":
+			next.entry = isDomain
+		case next.entry < 0:
+			r.Bad(n, path, "allowed: "+strings.Join(keysOf(match), ", ")+", and hash(KEY) of a secret",
+				"%q is not one of the keys in match", key)
 			return nil
 		}
-		t = append(t, part{entry: at})
+		t = append(t, next)
 		rest = after
 	}
 	return t

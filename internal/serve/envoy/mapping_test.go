@@ -14,7 +14,9 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/httplimit"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
+	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/serve/envoy"
 )
 
@@ -44,6 +46,10 @@ domains:
         forced: true
       - match: [tenant, user]
         entity: "{tenant}/{user}"
+      - match: [tenant, x-api-key]
+        entity: "{tenant}/{hash(x-api-key)}"
+      - match: [hash(x)]
+        entity: "{hash(x)}"
   open: {namespace: prod, builtin: true}
   "*":
     descriptors: [{match: [any], entity: shared}]
@@ -51,6 +57,7 @@ domains:
 
 func TestMapping(t *testing.T) {
 	t.Parallel()
+	keyID := httplimit.KeyID("sk-secret")
 	long := strings.Repeat("x", 257)
 	for _, tt := range []struct {
 		mapping, domain, descriptor string
@@ -61,6 +68,16 @@ func TestMapping(t *testing.T) {
 		{"", "edge", "user=,remote_address=192.0.2.1", "/192.0.2.1/edge/*"},
 		{"", "edge", "tenant=acme,model=gpt-4,path=/v1", "/acme//v1/*"},
 		{"", "edge", "api_key=k,entity=e,resource=r,route=x", "/e/r/*"},
+		{"", "edge", "api_key=sk-secret,user=alice", "/" + keyID + "/edge/*"},
+		{"", "edge", "api_key=,user=alice", "/alice/edge/*"},
+		{"", "edge", "x-api-key=sk-secret,method=GET", "/x-api-key=" + keyID + ",method=GET/edge/*"},
+		{"", "edge", "X-Goog-Api-Key=sk-secret", "/X-Goog-Api-Key=" + keyID + "/edge/*"},
+		{"", "edge", "token=sk-secret", "/token=" + keyID + "/edge/*"},
+		{"", "edge", "access_token=sk-secret", "/access_token=" + keyID + "/edge/*"},
+		{"", "edge", "method=GET,Authorization=sk-secret", "/method=GET,Authorization=" + keyID + "/edge/*"},
+		{mapped, "edge", "tenant=acme,x-api-key=sk-secret", "/acme/" + keyID + "/edge/*"},
+		{mapped, "edge", "tenant=acme,x-api-key=", "/acme//edge/*"},
+		{mapped, "edge", "hash(x)=v", "/v/edge/*"},
 		{"", "edge", "generic_key=slow,method=GET", "/generic_key=slow,method=GET/edge/*"},
 		{"", "edge", "user=", "/user=/edge/*"},
 		{"", "edge", "user=" + long, "/sha256:*/edge/*"},
@@ -175,7 +192,7 @@ func TestNamespaces(t *testing.T) {
 	m := mapping(t, `domains: {a: {namespace: blue, builtin: true}, b: {namespace: ghost, builtin: true}, c: {builtin: true}}`)
 	b := setup(t, func(_ *weir.Config, c *envoy.Config) {
 		c.Mapping = func() *envoy.Mapping { return m }
-		c.May = func(_ context.Context, namespace string) bool { return namespace != weir.DefaultNamespace }
+		c.May = func(_ context.Context, a auth.Access) bool { return a.Namespace != weir.DefaultNamespace }
 	})
 	if _, err := admin.New(b.lim).Namespaces.Create(b.ctx, "blue"); err != nil {
 		t.Fatal(err)

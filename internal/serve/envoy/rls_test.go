@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,8 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	format "github.com/weirlimits/weir/internal/answer"
+	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/serve/envoy"
 	"github.com/weirlimits/weir/store"
 )
@@ -255,8 +258,10 @@ func TestUnknown(t *testing.T) {
 
 func TestInvalid(t *testing.T) {
 	t.Parallel()
+	refused := 0
 	b := setup(t, func(_ *weir.Config, c *envoy.Config) {
-		c.May = func(_ context.Context, namespace string) bool { return namespace == "other" }
+		c.May = func(_ context.Context, a auth.Access) bool { return a.Namespace == "other" }
+		c.Refused = func(context.Context, auth.Access) { refused++ }
 	})
 	one := []*ratelimitv3.RateLimitDescriptor{entry("user=alice")}
 	for want, reqs := range map[codes.Code][]*rlsv3.RateLimitRequest{
@@ -268,6 +273,9 @@ func TestInvalid(t *testing.T) {
 				t.Errorf("%v: got %v", req, err)
 			}
 		}
+	}
+	if refused != 1 {
+		t.Errorf("%d refusals were reported, want 1", refused)
 	}
 	for _, cfg := range []envoy.Config{{}, {Limiter: b.lim, Within: -1}} {
 		if _, err := envoy.New(cfg); !errors.As(err, new(*weir.ConfigError)) {
@@ -285,5 +293,59 @@ func TestBody(t *testing.T) {
 	}
 	if resp := b.want(code{over}, entry("user=a")); string(resp.RawBody) != "slow down" {
 		t.Errorf("%s", resp)
+	}
+}
+
+// TestBalance checks that no time to retry is sent where a balance refuses.
+func TestBalance(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.set("a", "edge", weir.PerMinute("rpm", 1), weir.Limit{Name: "requests", Balance: true})
+	resp := b.want(code{over}, entry("user=a"))
+	if got := header(resp, "Retry-After"); got != "" || resp.Statuses[0].DurationUntilReset.AsDuration() != 0 {
+		t.Errorf("Retry-After %q, %s", got, resp)
+	}
+}
+
+// TestSlots checks that a limit of slots refuses what Envoy asks, since Envoy gives no slots back, and that none is held.
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.set("a", "edge", weir.PerMinute("rpm", 100), weir.Limit{Name: "parallel", Slots: 2})
+	for range 3 {
+		b.want(code{over}, entry("user=a"))
+		b.want(code{over, over}, entry("user=a"), entry("user=a"))
+	}
+	av, err := b.lim.Available(t.Context(), "a", "edge")
+	if err != nil || av.Statuses[0].Available != 2 && av.Statuses[1].Available != 2 {
+		t.Errorf("%+v, %v", av.Statuses, err)
+	}
+}
+
+// TestOpenAI checks what Envoy sends with a refusal in the format of OpenAI's API.
+func TestOpenAI(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(_ *weir.Config, c *envoy.Config) { c.Errors = format.OpenAI })
+	b.set("", "", weir.PerHour("rph", 1), weir.PerMinute("tpm", 1000))
+	if resp := b.want(code{ok}, entry("user=a")); len(resp.RawBody) > 0 || header(resp, "x-ratelimit-limit-requests") != "" {
+		t.Errorf("%s", resp)
+	}
+	resp := b.want(code{over}, entry("user=a"))
+	for name, want := range map[string]string{
+		"Content-Type": "application/json", "x-ratelimit-limit-requests": "1", "x-ratelimit-remaining-requests": "0",
+		"x-ratelimit-reset-requests": "1h0m0s", "x-ratelimit-remaining-tokens": "1000",
+	} {
+		if got := header(resp, name); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+	ms, err := strconv.Atoi(header(resp, "retry-after-ms"))
+	if after, _ := strconv.Atoi(header(resp, "Retry-After")); err != nil || ms < 3_600_000 || ms > after*1000 {
+		t.Errorf("retry-after-ms %d, Retry-After %d", ms, after)
+	}
+	const want = `{"error":{"message":"limit exceeded: rph of a on edge has 0 of 1 available, 1 requested; retry in 1h0m0s",` +
+		`"type":"requests","param":null,"code":"rate_limit_exceeded"}}` + "\n"
+	if string(resp.RawBody) != want {
+		t.Errorf("got %s", resp.RawBody)
 	}
 }

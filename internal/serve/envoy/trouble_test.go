@@ -15,8 +15,44 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/serve/envoy"
 )
+
+// An entity that its namespace does not know is over its limit, alone or among others: it is neither left out nor an error,
+// both of which admit.
+func TestUnknownEntity(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.set("", "", weir.PerHour("rph", 10))
+	if err := admin.New(b.lim).Limits.SetEntities(t.Context(), admin.KnownEntities); err != nil {
+		t.Fatal(err)
+	}
+	for _, ds := range [][]*ratelimitv3.RateLimitDescriptor{{entry("user=a")}, {entry("user=a"), entry("user=b")}} {
+		resp := b.ask(ds...)
+		if resp.GetOverallCode() != over || fact(resp, "reason") != "unknown entity" {
+			t.Errorf("%d: %s", len(ds), resp)
+		}
+	}
+}
+
+// In a namespace at its quota of live buckets, the descriptors of a request that needs one more are over their limits.
+func TestBucketQuota(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *weir.Config, _ *envoy.Config) { c.OnUnavailable = weir.OnUnavailableAllow })
+	b.set("", "", weir.PerHour("rph", 10))
+	parts.Of(b.lim).Quota.Use(parts.QuotaRules{Most: 1})
+	if resp := b.ask(entry("user=a")); resp.GetOverallCode() != ok {
+		t.Errorf("the first: %s", resp)
+	}
+	for _, ds := range [][]*ratelimitv3.RateLimitDescriptor{{entry("user=b")}, {entry("user=a"), entry("user=b")}} {
+		resp := b.ask(ds...)
+		if resp.GetOverallCode() != over || fact(resp, "reason") != "the namespace has too many buckets" {
+			t.Errorf("%d: %s", len(ds), resp)
+		}
+	}
+}
 
 // While Envoy waits, a failing store leads to an answer in time, never to an error.
 func TestStoreInTrouble(t *testing.T) {

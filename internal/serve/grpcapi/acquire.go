@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync/atomic"
 	"time"
-
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
 	"github.com/weirlimits/weir/internal/answer"
-	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
@@ -21,8 +17,6 @@ import (
 type limiter struct {
 	*Server
 	weirv1.UnsafeLimiterServer // makes a missing method a compile error
-
-	lately atomic.Int32 // see lateness
 }
 
 // Acquire decides one request.
@@ -31,15 +25,17 @@ func (s *limiter) Acquire(ctx context.Context, in *weirv1.AcquireRequest) (*weir
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	wait, err := waitOf(in)
+	wait, err := patienceOf(in)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	lim, err := s.in(ctx, auth.Acquire, in.GetNamespace())
+	lim, err := s.in(ctx, decide.AccessOf(in.GetNamespace(), &req))
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	lease, err := s.decide.Acquire(ctx, decide.CallerOf(ctx), lim, req, wait)
+	c := decide.CallerOf(ctx)
+	lease, err := s.decide.Acquire(ctx, c, lim, req, wait)
+	c.Err = err
 	out, f := s.answer(ctx, lim, lease, err, false, &response{})
 	if f != nil {
 		return nil, f
@@ -53,6 +49,8 @@ func (s *limiter) answer(
 ) (*weirv1.AcquireResponse, *failure) {
 	var over *weir.ExceededError
 	switch {
+	case err == nil && brief && lease.Slots() != nil:
+		return nil, s.fail(ctx, decide.NoSlots(ctx, lease))
 	case err == nil:
 		return s.admit(ctx, lim, lease, brief, out), nil
 	case errors.As(err, &over):
@@ -81,7 +79,7 @@ func (s *limiter) admit(
 	held := s.decide.Hold(lim, lease)
 	expires := held.Expires()
 	out.expires.Seconds, out.expires.Nanos = expires.Unix(), int32(expires.Nanosecond())
-	out.Lease, out.Expires = idOf(&held), &out.expires
+	out.Lease, out.Expires, out.HeldFor = idOf(&held), &out.expires, waitOf(held.HeldFor())
 	out.Limits = statusesOf(d.Statuses)
 	return &out.AcquireResponse
 }
@@ -90,7 +88,7 @@ func idOf(lease *decide.Lease) string { return string(lease.AppendID(nil)) }
 
 // refusal returns the response to a request that a limit refused.
 func refusal(over *weir.ExceededError, brief bool) *weirv1.AcquireResponse {
-	out := &weirv1.AcquireResponse{RetryAfter: durationpb.New(answer.Jittered(over.RetryAfter))}
+	out := &weirv1.AcquireResponse{RetryAfter: waitOf(answer.Jittered(over.RetryAfter))}
 	if over.Degraded {
 		out.Degraded, out.Over, out.Reason = true, over.Over, "the store did not answer"
 	}
@@ -122,16 +120,25 @@ func requestOf(in *weirv1.AcquireRequest) (weir.Request, error) {
 		if len(l.ProtoReflect().GetUnknown()) > 0 {
 			return req, badField(at, "has a field that this server does not know")
 		}
-		if l.GetPeriod() == nil {
+		limit := weir.Limit{
+			Name: l.GetName(), Amount: l.GetAmount(), Burst: l.GetBurst(),
+			MaxDebt: l.GetMaxDebt(), Strict: l.GetStrict(),
+		}
+		switch {
+		case l.GetWindow() != "" && l.GetPeriod() != nil:
+			return req, badField(at+".window", "cannot be together with a period")
+		case l.GetWindow() != "":
+			if err := limit.Window.UnmarshalText([]byte(l.GetWindow())); err != nil {
+				return req, badField(at+".window", "%v", err)
+			}
+		case l.GetPeriod() == nil:
 			return req, badField(at+".period", "is missing")
-		}
-		if err := l.GetPeriod().CheckValid(); err != nil {
+		case l.GetPeriod().CheckValid() != nil:
 			return req, badField(at+".period", "is not a duration")
+		default:
+			limit.Period = l.GetPeriod().AsDuration()
 		}
-		req.Limits = append(req.Limits, weir.Limit{
-			Name: l.GetName(), Amount: l.GetAmount(),
-			Period: l.GetPeriod().AsDuration(), Burst: l.GetBurst(),
-		})
+		req.Limits = append(req.Limits, limit)
 	}
 	return req, nil
 }
@@ -140,7 +147,7 @@ func badField(field, format string, args ...any) error {
 	return &weir.ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-func waitOf(in *weirv1.AcquireRequest) (time.Duration, error) {
+func patienceOf(in *weirv1.AcquireRequest) (time.Duration, error) {
 	if in.GetWait() == nil {
 		return 0, nil
 	}

@@ -246,7 +246,10 @@ func TestAcquireWithoutTheStore(t *testing.T) {
 	wants(t, err, codes.Unavailable, "retry")
 	in := alice(1, 1)
 	in.OnUnavailable = weirv1.OnUnavailable_ON_UNAVAILABLE_ALLOW
-	a, err := f.Acquire(t.Context(), in)
+	_, err = f.Acquire(t.Context(), in) // it can only be stricter than the server
+	wants(t, err, codes.Unavailable, "retry")
+	f = overLimiter(t, weir.Config{Store: &failing{memory.New(nil), errDown}, OnUnavailable: weir.OnUnavailableAllow}, grpcapi.Config{})
+	a, err := f.Acquire(t.Context(), alice(1, 1))
 	if err != nil || !a.GetAllowed() || !a.GetDegraded() || a.GetReason() == "" || strings.Contains(a.GetReason(), "down") || a.GetLease() == "" {
 		t.Errorf("got %v, %v", a, err)
 	}

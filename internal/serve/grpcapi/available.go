@@ -19,8 +19,11 @@ func (s *limiter) Available(ctx context.Context, in *weirv1.AvailableRequest) (*
 	if err := understood(in); err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	lim, err := s.in(ctx, auth.Read, in.GetNamespace())
+	lim, err := s.in(ctx, reading(in))
 	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	if err := s.decide.Turn(ctx, decide.CallerOf(ctx), lim); err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	av, err := lim.Available(ctx, in.GetEntity(), in.GetResource())
@@ -36,7 +39,7 @@ func (s *limiter) Watch(in *weirv1.WatchRequest, out grpc.ServerStreamingServer[
 	if err := understood(in); err != nil {
 		return s.fail(ctx, err)
 	}
-	lim, err := s.in(ctx, auth.Read, in.GetNamespace())
+	lim, err := s.in(ctx, reading(in))
 	if err != nil {
 		return s.fail(ctx, err)
 	}
@@ -44,10 +47,21 @@ func (s *limiter) Watch(in *weirv1.WatchRequest, out grpc.ServerStreamingServer[
 	err = s.cfg.Watch.Watch(ctx, decide.CallerOf(ctx).Name, key, func(av weir.Availability) error {
 		return out.Send(&weirv1.WatchResponse{At: timestamppb.New(av.At), Limits: statusesOf(av.Statuses)})
 	})
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
 	return s.fail(ctx, err)
+}
+
+// reader is a request that reads what an entity can spend on a resource.
+type reader interface {
+	GetNamespace() string
+	GetEntity() string
+	GetResource() string
+}
+
+// reading returns what such a request needs.
+func reading(in reader) auth.Access {
+	return auth.Access{
+		Role: auth.Read, Namespace: in.GetNamespace(), Entity: in.GetEntity(), Resource: in.GetResource(),
+	}
 }
 
 // understood refuses a message that has fields unknown to this server.

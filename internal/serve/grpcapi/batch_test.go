@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -63,6 +64,11 @@ func testBatch(t *testing.T) {
 
 func TestBatchAtomic(t *testing.T) {
 	t.Parallel()
+	bubble(t, batchAtomic) // nothing is issued meanwhile
+}
+
+func batchAtomic(t *testing.T) {
+	t.Helper()
 	f := setup(t, grpcapi.Config{})
 	ask := func(reqs ...*weirv1.AcquireRequest) (*weirv1.AcquireBatchResponse, error) {
 		return f.AcquireBatch(t.Context(), &weirv1.AcquireBatchRequest{Requests: reqs, Atomic: true})
@@ -88,6 +94,11 @@ func TestBatchAtomic(t *testing.T) {
 // TestBatchMistakes checks that a mistake fails the batch before anything is spent.
 func TestBatchMistakes(t *testing.T) {
 	t.Parallel()
+	bubble(t, batchMistakes) // nothing is issued meanwhile
+}
+
+func batchMistakes(t *testing.T) {
+	t.Helper()
 	f := setup(t, grpcapi.Config{})
 	wait, namespace := alice(1, 1), alice(1, 1)
 	wait.Wait, namespace.Namespace = durationpb.New(time.Second), "blue"
@@ -104,7 +115,7 @@ func TestBatchMistakes(t *testing.T) {
 		{"requests[1].wait", &weirv1.AcquireBatchRequest{Requests: []*weirv1.AcquireRequest{alice(1, 1), wait}}},
 		{"requests[1].on_unavailable", &weirv1.AcquireBatchRequest{Requests: []*weirv1.AcquireRequest{alice(1, 1), {OnUnavailable: 9}}}},
 		{"requests[1].namespace", &weirv1.AcquireBatchRequest{Atomic: true, Requests: []*weirv1.AcquireRequest{alice(1, 1), namespace}}},
-		{"tokens.nope", &weirv1.AcquireBatchRequest{Atomic: true, Requests: []*weirv1.AcquireRequest{alice(1, 1), {Entity: "alice", Resource: "gpt-4", Tokens: map[string]int64{"nope": 1}}}}},
+		{"requests[1].tokens.nope", &weirv1.AcquireBatchRequest{Atomic: true, Requests: []*weirv1.AcquireRequest{alice(1, 1), {Entity: "alice", Resource: "gpt-4", Tokens: map[string]int64{"nope": 1}}}}},
 	} {
 		_, err := f.AcquireBatch(t.Context(), tt.in)
 		wants(t, err, codes.InvalidArgument, tt.field)
@@ -149,9 +160,8 @@ func (down) Take(context.Context, store.Take) (store.Outcome, error) {
 func TestBatchBriefDegraded(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		f := over(t, down{memory.New(nil)}, grpcapi.Config{})
+		f := overLimiter(t, weir.Config{Store: down{memory.New(nil)}, OnUnavailable: weir.OnUnavailableAllow}, grpcapi.Config{})
 		req := alice(1, 100)
-		req.OnUnavailable = weirv1.OnUnavailable_ON_UNAVAILABLE_ALLOW
 		out, err := f.AcquireBatch(t.Context(), &weirv1.AcquireBatchRequest{Requests: []*weirv1.AcquireRequest{req}, Brief: true})
 		if err != nil {
 			t.Fatal(err)
@@ -293,4 +303,44 @@ func TestBatchIsNotMixedUp(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestBatchLargest sends batches of 1,000 requests with the longest ids, and one that decides too much at once.
+func TestBatchLargest(t *testing.T) {
+	t.Parallel()
+	bubble(t, testBatchLargest)
+}
+
+func testBatchLargest(t *testing.T) {
+	f := setup(t, grpcapi.Config{})
+	resource := strings.Repeat("r", 256)
+	var limits []weir.Limit
+	for i := range 5 {
+		limits = append(limits, weir.PerMinute(fmt.Sprint(i, strings.Repeat("l", 255)), 10))
+	}
+	if err := admin.New(f.lim).Limits.Set(t.Context(), admin.Scope{Resource: resource}, limits...); err != nil {
+		t.Fatal(err)
+	}
+	in := &weirv1.AcquireBatchRequest{Brief: true}
+	for i := range 1000 {
+		in.Requests = append(in.Requests, &weirv1.AcquireRequest{
+			Entity: fmt.Sprintf("%04d", i) + strings.Repeat("e", 252), Resource: resource, Tokens: map[string]int64{limits[0].Name: 1},
+		})
+	}
+	out, err := f.AcquireBatch(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range out.GetResults() {
+		if !r.GetDecision().GetAllowed() {
+			t.Fatalf("request %d: %v", i, r)
+		}
+	}
+	in.Atomic = true // 5,000 limits are too many for one decision
+	_, err = f.AcquireBatch(t.Context(), in)
+	wants(t, err, codes.InvalidArgument, "request")
+	in.Requests = in.Requests[:800]
+	if out, err = f.AcquireBatch(t.Context(), in); err != nil || len(out.GetResults()) != 800 {
+		t.Errorf("4,000 limits: %v, %v", out.GetRefused(), err)
+	}
 }

@@ -1,11 +1,13 @@
 package grpcapi_test
 
 import (
+	"bytes"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
@@ -149,5 +151,39 @@ func TestOptions(t *testing.T) {
 		if _, err := f.Acquire(t.Context(), in); err != nil {
 			t.Errorf("%v: %v", in.GetOnUnavailable(), err)
 		}
+	}
+}
+
+// TestManyParts checks that a message with many parts is refused before it takes a hundred times its size, however deep they
+// are, and that compressed messages are refused.
+func TestManyParts(t *testing.T) {
+	t.Parallel()
+	empties := func(field byte, n int) []byte { return bytes.Repeat([]byte{field<<3 | 2, 0}, n) }
+	within := func(field byte, b []byte) []byte {
+		return append(protowire.AppendVarint([]byte{field<<3 | 2}, uint64(len(b))), b...)
+	}
+	for name, tt := range map[string]struct {
+		text []byte
+		into proto.Message
+		ok   bool
+	}{
+		"as many as may be": {empties(1, 20_000), &weirv1.AcquireBatchRequest{}, true},
+		"requests":          {empties(1, 20_001), &weirv1.AcquireBatchRequest{}, false},
+		"limits":            {empties(5, 20_001), &weirv1.AcquireRequest{}, false},
+		"tokens":            {empties(3, 20_001), &weirv1.AcquireRequest{}, false},
+		"limits of one":     {within(1, empties(5, 20_000)), &weirv1.AcquireBatchRequest{}, false},
+		"descriptors":       {empties(2, 20_001), &rlsv3.RateLimitRequest{}, false},
+		"entries":           {within(2, empties(1, 20_000)), &rlsv3.RateLimitRequest{}, false},
+		"a long text":       {within(1, bytes.Repeat([]byte{10, 0}, 100_000)), &weirv1.AcquireRequest{}, true},
+	} {
+		err := grpcapi.Codec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(tt.text)}, tt.into)
+		if (err == nil) != tt.ok {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	f := setup(t, grpcapi.Config{})
+	if _, err := f.Acquire(t.Context(), alice(1, 1), grpc.UseCompressor("gzip")); status.Code(err) != codes.Internal ||
+		!strings.Contains(err.Error(), "must not be compressed") {
+		t.Errorf("compressed: got %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"math"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -19,7 +20,7 @@ type response struct {
 // limitStatus is a status and what it usually points to.
 type limitStatus struct {
 	weirv1.LimitStatus
-	full durationpb.Duration
+	full, ends durationpb.Duration
 }
 
 // Responses share these values. They must not be changed.
@@ -44,6 +45,14 @@ func periodOf(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
+// waitOf returns the time until a retry helps; nil for none and for the longest, of a balance.
+func waitOf(d time.Duration) *durationpb.Duration {
+	if d == 0 || d == math.MaxInt64 {
+		return nil
+	}
+	return durationpb.New(d)
+}
+
 func statusesOf(ss []weir.LimitStatus) []*weirv1.LimitStatus {
 	if len(ss) == 0 {
 		return nil
@@ -55,10 +64,22 @@ func statusesOf(ss []weir.LimitStatus) []*weirv1.LimitStatus {
 		st.Entity, st.Resource, st.Limit, st.Source = s.Entity, s.Resource, s.Limit, sourceOf(s.Source)
 		st.Requested, st.Available, st.Amount, st.Burst = s.Requested, s.Available, s.Amount, s.Burst
 		st.full.Seconds, st.full.Nanos = int64(s.Full/time.Second), int32(s.Full%time.Second)
-		st.Period, st.FullIn = periodOf(s.Period), &st.full
+		st.FullIn = &st.full
+		switch {
+		case s.Period > 0:
+			st.Period = periodOf(s.Period)
+		case s.Heal > 0:
+			st.Heal = durationpb.New(s.Heal)
+		case s.Ends > 0:
+			st.Window = s.Window.String()
+		}
+		if s.Ends > 0 {
+			st.ends.Seconds, st.ends.Nanos = int64(s.Ends/time.Second), int32(s.Ends%time.Second)
+			st.EndsIn = &st.ends
+		}
 		st.Refused, st.Shadow, st.WouldRefuse = s.Refused, s.Shadow, s.WouldRefuse
 		if s.Refused {
-			st.RetryAfter = durationpb.New(s.RetryAfter)
+			st.RetryAfter, st.Estimated = waitOf(s.RetryAfter), s.Estimated
 		}
 	}
 	return out
@@ -72,6 +93,10 @@ func sourceOf(s weir.Source) weirv1.Source {
 		return weirv1.Source_SOURCE_ENTITY
 	case weir.SourceEntityDefault:
 		return weirv1.Source_SOURCE_ENTITY_DEFAULT
+	case weir.SourcePlan:
+		return weirv1.Source_SOURCE_PLAN
+	case weir.SourcePlanDefault:
+		return weirv1.Source_SOURCE_PLAN_DEFAULT
 	case weir.SourceResource:
 		return weirv1.Source_SOURCE_RESOURCE
 	case weir.SourceSystem:

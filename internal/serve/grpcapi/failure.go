@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weirlimits/weir"
 	weirv1 "github.com/weirlimits/weir/api/weir/v1"
@@ -21,7 +21,7 @@ import (
 // statuses has the status for each code. limiter.proto documents what clients may branch on.
 var statuses = [decide.Codes]struct {
 	code   codes.Code
-	reason string // for FAILED_PRECONDITION
+	reason string // for FAILED_PRECONDITION, and where a code has several reasons
 }{
 	weir.CodeOK:            {code: codes.Internal}, // never: it is no error
 	weir.CodeInternal:      {code: codes.Internal},
@@ -37,6 +37,9 @@ var statuses = [decide.Codes]struct {
 	weir.CodeExpired:       {code: codes.FailedPrecondition, reason: "EXPIRED"},
 	weir.CodeUnavailable:   {code: codes.Unavailable},
 	weir.CodeCanceled:      {code: codes.Unavailable},
+	weir.CodeMaxDebt:       {code: codes.FailedPrecondition, reason: "MAX_DEBT"},
+	weir.CodeUnknownEntity: {code: codes.FailedPrecondition, reason: "UNKNOWN_ENTITY"},
+	weir.CodeBucketQuota:   {code: codes.ResourceExhausted, reason: "BUCKET_QUOTA"},
 	decide.Unauthenticated: {code: codes.Unauthenticated},
 	decide.Forbidden:       {code: codes.PermissionDenied},
 	decide.Overloaded:      {code: codes.Unavailable},
@@ -45,7 +48,10 @@ var statuses = [decide.Codes]struct {
 }
 
 // failure is an error as sent to the client.
-type failure struct{ decide.Fault }
+type failure struct {
+	decide.Fault
+	adjusted proto.Message // what an adjustment has done all the same
+}
 
 // Error returns the detail.
 func (f *failure) Error() string { return f.Detail }
@@ -69,6 +75,9 @@ func (f *failure) GRPCStatus() *status.Status {
 	if e.GetRetryAfter() != nil {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: e.GetRetryAfter()})
 	}
+	if f.adjusted != nil {
+		details = append(details, protoadapt.MessageV1Of(f.adjusted))
+	}
 	if len(details) == 0 {
 		return st
 	}
@@ -87,14 +96,14 @@ func (f *failure) proto() *weirv1.Error {
 		Field: strings.ToValidUTF8(f.Field, "\uFFFD"),
 	}
 	if f.RetryAfter > 0 {
-		e.RetryAfter = durationpb.New(answer.Jittered(f.RetryAfter))
+		e.RetryAfter = waitOf(answer.Jittered(f.RetryAfter))
 	}
 	return e
 }
 
 // fail returns the failure to send for an error. Details that the client must not see go only to the log.
 func (s *Server) fail(ctx context.Context, err error) *failure {
-	return &failure{s.decide.Fault(ctx, err, method(ctx))}
+	return &failure{Fault: s.decide.Fault(ctx, err, From(ctx), method(ctx))}
 }
 
 // method returns the method of a request as a log attribute.

@@ -3,7 +3,6 @@ package grpcapi_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -24,7 +23,7 @@ func TestOneTokenTakesNotAll(t *testing.T) {
 	var entries []auth.Entry
 	tokens := make(map[string]string)
 	for _, name := range []string{"hog", "other"} {
-		token, e, err := auth.NewEntry(name, []auth.Role{auth.Admin}, []string{"default"}, time.Time{})
+		token, e, err := auth.NewEntry(auth.Entry{Name: name, Roles: []auth.Role{auth.Admin}, Namespaces: []string{"default"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,11 +77,11 @@ func TestOneTokenTakesNotAll(t *testing.T) {
 	})
 }
 
-// TestStrangersTakeNotAll checks that the health service is open to everyone, but that callers without a token leave
+// TestUnauthenticatedTakeNotAll checks that the health service is open to everyone, but that callers without a token leave
 // streams for those with one.
-func TestStrangersTakeNotAll(t *testing.T) {
+func TestUnauthenticatedTakeNotAll(t *testing.T) {
 	t.Parallel()
-	token, e, err := auth.NewEntry("app", []auth.Role{auth.Read}, []string{"default"}, time.Time{})
+	token, e, err := auth.NewEntry(auth.Entry{Name: "app", Roles: []auth.Role{auth.Read}, Namespaces: []string{"default"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +97,7 @@ func TestStrangersTakeNotAll(t *testing.T) {
 				_, err = probe.Recv()
 			}
 			if n < 3 && err != nil || n >= 3 && status.Code(err) != codes.Unavailable {
-				t.Errorf("stranger %d of 4 places: got %v", n, err)
+				t.Errorf("probe %d of 4 places: got %v", n, err)
 			}
 		}
 		stream, err := f.Watch(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token), &weirv1.WatchRequest{Entity: "alice", Resource: "gpt-4"})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,13 +28,20 @@ import (
 	"github.com/weirlimits/weir/store/memory"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if of := os.Getenv(hostile); of != "" {
+		assail(of)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // fixture is a server over a limiter in memory, with an HTTP server beside it. gpt-4 has rpm:10/min and tpm:1000/min for
 // every entity.
 type fixture struct {
 	weirv1.LimiterClient
 	conn *grpc.ClientConn
+	ln   *bufconn.Listener
 	lim  *weir.Limiter
 	http http.Handler
 	stop context.CancelFunc
@@ -48,7 +56,13 @@ func setup(t *testing.T, cfg grpcapi.Config) *fixture {
 // over creates a fixture over a store.
 func over(t *testing.T, st store.Store, cfg grpcapi.Config) *fixture {
 	t.Helper()
-	lim, err := weir.New(weir.Config{Store: st})
+	return overLimiter(t, weir.Config{Store: st}, cfg)
+}
+
+// overLimiter creates a fixture over a limiter.
+func overLimiter(t testing.TB, of weir.Config, cfg grpcapi.Config) *fixture {
+	t.Helper()
+	lim, err := weir.New(of)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +75,7 @@ func over(t *testing.T, st store.Store, cfg grpcapi.Config) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hs, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: lim, Book: cfg.Book}})
+	hs, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: lim, Book: cfg.Book, Ready: cfg.Ready}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,19 +83,28 @@ func over(t *testing.T, st store.Store, cfg grpcapi.Config) *fixture {
 	ctx, stop := context.WithCancel(context.Background())
 	end := make(chan error, 1)
 	go func() { end <- s.Serve(ctx, ln) }()
-	conn, err := grpc.NewClient("passthrough:///weir", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return ln.DialContext(ctx) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &fixture{weirv1.NewLimiterClient(conn), conn, lim, hs.Handler(), stop, end}
+	f := &fixture{ln: ln, lim: lim, http: hs.Handler(), stop: stop, end: end}
+	f.conn = f.dial(t)
+	f.LimiterClient = weirv1.NewLimiterClient(f.conn)
 	t.Cleanup(func() {
-		conn.Close()
+		f.conn.Close()
 		stop()
 		<-end
 		lim.Close()
 	})
 	return f
+}
+
+// dial returns a connection of its own, which is closed when the test ends.
+func (f *fixture) dial(t testing.TB) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///weir", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return f.ln.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
 }
 
 // ended waits until Serve has returned, and returns its error. The fixture can still be cleaned up afterwards.
@@ -140,6 +163,21 @@ func wants(t *testing.T, err error, code codes.Code, detail string) {
 	}
 	if st.Code() != code || got != detail {
 		t.Errorf("got %v with %q, want %v with %q", err, got, code, detail)
+	}
+}
+
+// In a namespace at its quota of live buckets, a request that needs one more fails, alone and in a batch.
+func TestBucketQuota(t *testing.T) {
+	t.Parallel()
+	f := setup(t, grpcapi.Config{Config: decide.Config{MaxBuckets: 1}})
+	f.acquire(t, 1, 1)
+	mallory := alice(1, 1)
+	mallory.Entity = "mallory"
+	_, err := f.Acquire(t.Context(), mallory)
+	wants(t, err, codes.ResourceExhausted, "BUCKET_QUOTA")
+	out, err := f.AcquireBatch(t.Context(), &weirv1.AcquireBatchRequest{Requests: []*weirv1.AcquireRequest{mallory, alice(1, 1)}})
+	if err != nil || out.GetResults()[0].GetError().GetReason() != "BUCKET_QUOTA" || !out.GetResults()[1].GetDecision().GetAllowed() {
+		t.Errorf("got %v, %v", out, err)
 	}
 }
 

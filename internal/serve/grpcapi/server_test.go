@@ -3,12 +3,9 @@ package grpcapi_test
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
+	"fmt"
 	"log/slog"
-	"net"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,12 +13,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	reflectpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
@@ -223,68 +219,73 @@ func TestInflight(t *testing.T) {
 	})
 }
 
-// TestConnections checks that connections beyond the bound are closed at once, and that a closed one makes room.
+// TestConnections checks that a connection beyond the bound takes the place of the one that is idle longest, and that those
+// with requests in progress keep theirs.
 func TestConnections(t *testing.T) {
 	t.Parallel()
-	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lim.Close()
-	s, err := grpcapi.New(grpcapi.Config{Config: decide.Config{Limiter: lim, MaxConnections: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	end := make(chan error, 1)
-	go func() { end <- s.Serve(ctx, ln) }()
-	check := func() (*grpc.ClientConn, error) {
-		conn, err := grpc.NewClient(ln.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			t.Fatal(err)
+	bubble(t, func(t *testing.T) {
+		f := setup(t, grpcapi.Config{Config: decide.Config{MaxConnections: 2}})
+		watch := &weirv1.WatchRequest{Entity: "alice", Resource: "gpt-4"}
+		first, second := f.dial(t), f.dial(t)
+		for _, c := range []*grpc.ClientConn{first, second} {
+			if stream, err := weirv1.NewLimiterClient(c).Watch(t.Context(), watch); err != nil {
+				t.Fatal(err)
+			} else if _, err := stream.Recv(); err != nil {
+				t.Fatal(err)
+			}
 		}
-		_, err = healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
-		return conn, err
-	}
-	first, err := check()
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := check()
-	if status.Code(err) != codes.Unavailable {
-		t.Errorf("got %v", err)
-	}
-	second.Close()
-	first.Close()
-	for { // the server may not have noticed yet that it is closed
-		third, err := check()
-		third.Close()
-		if err == nil {
-			break
+		_, err := f.Acquire(t.Context(), alice(1, 1))
+		wants(t, err, codes.Unavailable, "retry")
+		refused := 0
+		for status.Convert(err).Message() == decide.ErrConnections.Detail && refused < 3000 {
+			_, err = f.Acquire(t.Context(), alice(1, 1))
+			refused++
 		}
-	}
-	stop()
-	if err := <-end; err != nil {
-		t.Error(err)
-	}
+		if refused < 600 || refused > 700 { // of three frames each
+			t.Errorf("disconnected after %d refusals in a second: %v", refused, err)
+		}
+		first.Close()
+		synctest.Wait()
+		for range 2 {
+			if _, err := weirv1.NewLimiterClient(f.dial(t)).Acquire(t.Context(), alice(1, 1)); err != nil {
+				t.Errorf("once there is room: %v", err)
+			}
+		}
+	})
+}
+
+// TestManyFields checks that a request whose headers have more than 64 names is refused.
+func TestManyFields(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		f := setup(t, grpcapi.Config{})
+		ctx := t.Context()
+		for i := range 60 {
+			ctx = metadata.AppendToOutgoingContext(ctx, fmt.Sprint("x-", i), "a") //nolint:fatcontext // it is to grow
+		}
+		if _, err := f.Acquire(ctx, alice(1, 1)); err != nil {
+			t.Error(err)
+		}
+		for i := range 60 {
+			ctx = metadata.AppendToOutgoingContext(ctx, fmt.Sprint("y-", i), "a") //nolint:fatcontext // it is to grow
+		}
+		_, err := f.Acquire(ctx, alice(1, 1))
+		wants(t, err, codes.InvalidArgument, "headers")
+	})
 }
 
 // TestAuth tries no token, a wrong one, and each right one, in its own namespace and in others that exist or not.
 func TestAuth(t *testing.T) {
 	t.Parallel()
-	spender, entry1, err := auth.NewEntry("spender", []auth.Role{auth.Acquire}, []string{"default"}, time.Time{})
+	spender, entry1, err := auth.NewEntry(auth.Entry{Name: "spender", Roles: []auth.Role{auth.Acquire}, Namespaces: []string{"default"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader, entry2, err := auth.NewEntry("reader", []auth.Role{auth.Read}, []string{"default", "blue"}, time.Time{})
+	reader, entry2, err := auth.NewEntry(auth.Entry{Name: "reader", Roles: []auth.Role{auth.Read}, Namespaces: []string{"default", "blue"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	blue, entry3, err := auth.NewEntry("blue", []auth.Role{auth.Admin}, []string{"blue"}, time.Time{})
+	blue, entry3, err := auth.NewEntry(auth.Entry{Name: "blue", Roles: []auth.Role{auth.Admin}, Namespaces: []string{"blue"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,7 +361,7 @@ func TestAuth(t *testing.T) {
 }
 
 // openBook writes a token file and opens it.
-func openBook(t *testing.T, entries ...auth.Entry) *auth.Book {
+func openBook(t testing.TB, entries ...auth.Entry) *auth.Book {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tokens.yaml")
 	for _, e := range entries {
@@ -394,47 +395,4 @@ func (s *syncBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
-}
-
-// TestTLS checks that the server uses the given TLS configuration.
-func TestTLS(t *testing.T) {
-	t.Parallel()
-	like := httptest.NewTLSServer(nil)
-	defer like.Close()
-	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lim.Close()
-	s, err := grpcapi.New(grpcapi.Config{Config: decide.Config{Limiter: lim, TLS: &tls.Config{Certificates: like.TLS.Certificates, MinVersion: tls.VersionTLS12}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	end := make(chan error, 1)
-	go func() { end <- s.Serve(ctx, ln) }()
-	roots := x509.NewCertPool()
-	roots.AddCert(like.Certificate())
-	for creds, want := range map[credentials.TransportCredentials]codes.Code{
-		credentials.NewClientTLSFromCert(roots, "example.com"): codes.OK,
-		insecure.NewCredentials():                              codes.Unavailable,
-	} {
-		conn, err := grpc.NewClient(ln.Addr().String(), grpc.WithTransportCredentials(creds))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
-		conn.Close()
-		if status.Code(err) != want {
-			t.Errorf("%s: %v", creds.Info().SecurityProtocol, err)
-		}
-	}
-	stop()
-	if err := <-end; err != nil {
-		t.Error(err)
-	}
 }

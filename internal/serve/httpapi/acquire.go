@@ -11,7 +11,9 @@ import (
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
-// acquireBody is the body of POST /v1/acquire.
+var errQuery = badField("query", "must be empty: everything is in the body")
+
+// acquireBody is the body of POST /v1/acquire, or a request of a batch.
 type acquireBody struct {
 	namespace string
 	request   weir.Request
@@ -36,10 +38,8 @@ func parseAcquire(data []byte) (a acquireBody, err error) {
 	if req.Limits != nil && len(req.Limits) == 0 {
 		return a, badField("limits", "must name at least one limit, or be left out")
 	}
-	if namespace != nil {
-		if a.namespace = *namespace; a.namespace == "" {
-			return a, badField("namespace", "must not be empty: leave it out")
-		}
+	if a.namespace, err = namespaceOf(namespace); err != nil {
+		return a, err
 	}
 	if unavailable != nil {
 		if req.OnUnavailable, err = unavailableOf("on_unavailable", *unavailable); err != nil {
@@ -50,6 +50,17 @@ func parseAcquire(data []byte) (a acquireBody, err error) {
 		a.wait, err = parseWait(*wait)
 	}
 	return a, err
+}
+
+// namespaceOf returns the namespace that a body names, or "" for none.
+func namespaceOf(named *string) (string, error) {
+	switch {
+	case named == nil:
+		return "", nil
+	case *named == "":
+		return "", badField("namespace", "must not be empty: leave it out")
+	}
+	return *named, nil
 }
 
 // parseWait parses a duration such as "1.5s".
@@ -69,7 +80,7 @@ type decisions struct{ *Server }
 
 func (s decisions) acquire(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.RawQuery != "" {
-		return badField("query", "must be empty: everything is in the body")
+		return errQuery
 	}
 	buf := buffers.Get().(*buffer)
 	defer buf.free()
@@ -81,7 +92,7 @@ func (s decisions) acquire(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	lim, err := s.in(r, a.namespace)
+	lim, err := s.in(r, decide.AccessOf(a.namespace, &a.request))
 	if err != nil {
 		return err
 	}
@@ -89,36 +100,47 @@ func (s decisions) acquire(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s.admit(w, r, buf, lim, lease)
-	return nil
-}
-
-// admit sends the response to an admitted request.
-func (s decisions) admit(w http.ResponseWriter, r *http.Request, buf *buffer, lim *weir.Limiter, lease *weir.Lease) {
-	d, held := lease.Decision(), s.decide.Hold(lim, lease)
 	h := w.Header()
 	h["Content-Type"] = jsonType
-	answer.SetFields(h, held.Entity(), d.Statuses, s.cfg.LegacyHeaders)
-	b := held.AppendID(append(buf.b[:0], `{"allowed":true,"lease":"`...))
-	b = appendTime(append(b, `","expires":`...), held.Expires())
-	if d.Degraded {
-		// The reason goes to the log, not to the client.
-		s.trouble(r, "admitted without the store", errors.New(d.Reason))
+	answer.SetFields(h, a.request.Entity, lease.Decision().Statuses, s.cfg.LegacyHeaders)
+	if lease.Degraded() {
 		h.Set("Weir-Degraded", "store-unavailable")
+	}
+	buf.b = append(s.appendAdmitted(buf.b[:0], r, lim, lease, false), '\n')
+	return s.send(w, r, http.StatusOK, buf.b)
+}
+
+// appendAdmitted appends the answer to an admitted request; if it is brief, without what settles the lease, and without
+// statuses.
+func (s decisions) appendAdmitted(
+	b []byte, r *http.Request, lim *weir.Limiter, lease *weir.Lease, brief bool,
+) []byte {
+	b = append(b, `{"allowed":true`...)
+	if !brief {
+		held := s.decide.Hold(lim, lease)
+		b = appendLease(append(b, ','), &held)
+	}
+	if !lease.Degraded() {
+		b = append(b, `,"degraded":false`...)
+	} else {
+		// The reason goes to the log, not to the client.
+		d := lease.Decision()
+		s.trouble(r, "admitted without the store", errors.New(d.Reason))
 		b = append(b, `,"degraded":true,"over":`...)
 		b = append(strconv.AppendInt(b, d.Over, 10), `,"reason":"the store did not answer"`...)
-	} else {
-		b = append(b, `,"degraded":false`...)
 	}
-	b = appendStatuses(append(b, `,"limits":`...), d.Statuses)
-	b = append(b, '}', '\n')
-	buf.b = b
-	send(w, http.StatusOK, buf.b)
+	if !brief {
+		b = appendStatuses(append(b, `,"limits":`...), lease.Decision().Statuses)
+	}
+	return append(b, '}')
 }
 
 func (s decisions) available(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.query(r, "entity", "resource")
 	if err != nil {
+		return err
+	}
+	if err := s.decide.Turn(r.Context(), callerOf(r), q.lim); err != nil {
 		return err
 	}
 	entity := q.Get("entity")
@@ -132,6 +154,5 @@ func (s decisions) available(w http.ResponseWriter, r *http.Request) error {
 	h["Content-Type"], h["Cache-Control"] = jsonType, noStore
 	answer.SetFields(h, entity, av.Statuses, s.cfg.LegacyHeaders)
 	buf.b = append(appendAvailability(buf.b[:0], &av), '\n')
-	send(w, http.StatusOK, buf.b)
-	return nil
+	return s.send(w, r, http.StatusOK, buf.b)
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 
 	"github.com/weirlimits/weir"
@@ -15,24 +16,25 @@ import (
 
 // need is the permission that a route requires.
 type need struct {
-	role       auth.Role // "" requires no token
-	known      bool      // with no role: requires any valid token
-	everywhere bool      // requires the role in all namespaces, for things that belong to no namespace
-	exempt     bool      // from the bounds on concurrent requests
+	role          auth.Role // "" requires no token
+	authenticated bool      // with no role: requires any valid token
+	everywhere    bool      // requires the role in all namespaces, for things that belong to no namespace
+	exempt        bool      // from the bounds on concurrent requests
 }
 
 var (
-	anyone     = need{}
-	known      = need{known: true}
-	spends     = need{role: auth.Acquire}
-	reads      = need{role: auth.Read}
-	changes    = need{role: auth.Admin}
-	readsAll   = need{role: auth.Read, everywhere: true}
-	changesAll = need{role: auth.Admin, everywhere: true}
-	scrapes    = need{role: auth.Read, everywhere: true, exempt: true}
+	anyone        = need{}
+	authenticated = need{authenticated: true}
+	spends        = need{role: auth.Acquire}
+	reads         = need{role: auth.Read}
+	changes       = need{role: auth.Admin}
+	credits       = need{role: auth.Credit}
+	readsAll      = need{role: auth.Read, everywhere: true}
+	changesAll    = need{role: auth.Admin, everywhere: true}
+	scrapes       = need{role: auth.Read, everywhere: true, exempt: true}
 )
 
-// callerOf returns the caller of a request that passed admitted, or else one without any permission.
+// callerOf returns the caller of a request; without any permission, unless it passed admitted.
 func callerOf(r *http.Request) *decide.Caller { return decide.CallerOf(r.Context()) }
 
 // admitted passes a request to its handler if the principal has the required role in at least one namespace. The
@@ -42,18 +44,19 @@ func (s *Server) admitted(n need, serve handler) handler {
 		return serve
 	}
 	return func(w http.ResponseWriter, r *http.Request) error {
-		p, ok := s.cfg.Book.Authenticate(auth.Bearer(r.Header["Authorization"]))
+		p, ok := s.cfg.Book.Authenticate(auth.Bearer(r.Header["Authorization"]), r.TLS)
 		if !ok {
-			s.refused(r, "no valid token")
-			return decide.ErrUnauthenticated
+			return &decide.RefusalError{Answer: decide.ErrUnauthenticated, Reason: auth.NoToken}
 		}
-		c := &decide.Caller{Principal: p, Role: n.role}
-		defer c.End()
-		r = r.WithContext(decide.With(r.Context(), c))
+		c := callerOf(r)
+		if c.Principal, c.Role = p, n.role; !c.Conn.Authenticate(p.Name) {
+			w.Header().Set("Connection", "close")
+			return decide.ErrConnections
+		}
 		switch {
-		case !n.known && (n.everywhere && !p.Everywhere(n.role) || !p.Has(n.role)):
-			s.refused(r, "not the role")
-			return decide.ErrForbidden
+		case n.everywhere && !p.May(auth.Access{Role: n.role, Namespace: auth.All}),
+			!n.authenticated && !p.Has(n.role):
+			return &decide.RefusalError{Answer: decide.ErrForbidden, Reason: auth.NoRole, By: p}
 		case n.exempt:
 			return serve(w, r)
 		}
@@ -61,45 +64,37 @@ func (s *Server) admitted(n need, serve handler) handler {
 	}
 }
 
-// in returns the limiter of the namespace that a request names; "" means that it names none. For a namespace that the
-// principal may not use, the error does not reveal whether it exists.
-func (s *Server) in(r *http.Request, namespace string) (*weir.Limiter, error) {
+// in returns the limiter for a request, if the caller may access it so, in the role of the route; see
+// [decide.Decider.In].
+func (s *Server) in(r *http.Request, a auth.Access) (*weir.Limiter, error) {
 	c := callerOf(r)
-	lim, err := s.decide.In(c, c.Role, namespace)
-	if err != nil {
-		s.refused(r, "not the namespace")
-	}
-	return lim, err
+	a.Role = c.Role
+	return s.decide.In(c, a)
 }
 
 // mayAll checks, like in, the namespaces that manifests name.
 func (s *Server) mayAll(r *http.Request, ms []*manifest.Manifest) error {
-	c := callerOf(r)
 	for _, m := range ms {
-		if !c.May(c.Role, m.Namespace) {
-			s.refused(r, "not the namespace")
-			return decide.ErrForbidden
+		if _, err := s.in(r, auth.Access{Namespace: m.Namespace}); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// refused logs an unauthorized request, at most once a second.
-func (s *Server) refused(r *http.Request, why string) {
-	s.decide.Refused(r.Context(), why, slog.String("route", r.Pattern), slog.String("from", r.RemoteAddr))
+// needs are the permissions of operations.
+var needs = map[api.Need]need{
+	api.Read: reads, api.Admin: changes, api.Credit: credits, api.ReadAll: readsAll, api.AdminAll: changesAll,
 }
 
-// needs are the permissions of operations.
-var needs = map[api.Need]need{api.Read: reads, api.Admin: changes, api.ReadAll: readsAll, api.AdminAll: changesAll}
-
-// atHome refuses requests for hosts that are not allowed. Probes are exempt: they use an address as host, and reveal
+// checkHost refuses requests for hosts that are not allowed. Probes are exempt: they use an address as host, and reveal
 // nothing.
-func (s *Server) atHome(next http.Handler) http.Handler {
+func (s *Server) checkHost(next http.Handler) http.Handler {
 	if len(s.cfg.AllowedHosts) == 0 {
 		return next
 	}
 	refuse := s.handle(func(_ http.ResponseWriter, r *http.Request) error {
-		s.refused(r, "the host "+r.Host)
+		s.decide.Refusals.Add(r.Context(), auth.NoHost, r.RemoteAddr, nil, slog.String("host", r.Host))
 		return errHost
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -121,22 +116,28 @@ func (s *Server) bounded(c *decide.Caller, w http.ResponseWriter, r *http.Reques
 		}
 	} else {
 		body := &incoming{ReadCloser: r.Body, ctx: r.Context(), s: s, caller: c}
-		defer body.forget()
+		if err := body.hold(int(min(r.ContentLength, maxManifest))); err != nil { // before it is read
+			return err
+		}
+		c.Conn.Receive()
 		r.Body = body
 	}
 	return serve(w, r)
 }
 
-// query reads the parameters of a URL and selects the namespace that they name.
+// query reads the parameters of a URL and selects the namespace that they name, for their entity on their resource.
 func (s *Server) query(r *http.Request, names ...string) (query, error) {
 	q, err := parameters(r, names...)
 	if err != nil {
 		return q, err
 	}
-	q.lim, err = s.in(r, q.Get("namespace"))
+	q.lim, err = s.in(r, auth.Access{
+		Namespace: q.Get("namespace"), Entity: q.Get("entity"), Resource: q.Get("resource"),
+	})
 	return q, err
 }
 
 func (s *Server) principal(r *http.Request) context.Context {
-	return admin.WithPrincipal(r.Context(), callerOf(r).Audit("http"))
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	return admin.WithSource(admin.WithPrincipal(r.Context(), callerOf(r).Audit("http")), host)
 }

@@ -157,11 +157,11 @@ type conn struct {
 	r *bufio.Reader
 }
 
-type conns []*conn
+type fleet []*conn
 
-func dialAll(b *testing.B, addr string) conns {
+func dialAll(b *testing.B, addr string) fleet {
 	b.Helper()
-	cs := make(conns, connections)
+	cs := make(fleet, connections)
 	for i := range cs {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
@@ -210,7 +210,7 @@ type callers interface {
 	each() []func(*testing.B) []byte
 }
 
-func (cs conns) each() (calls []func(*testing.B) []byte) {
+func (cs fleet) each() (calls []func(*testing.B) []byte) {
 	for _, c := range cs {
 		calls = append(calls, c.call)
 	}

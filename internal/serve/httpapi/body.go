@@ -10,16 +10,16 @@ import (
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
-// maxBody is the maximum size of a request's body in bytes.
-const maxBody = 1 << 20
+// maxBody is the maximum size of a request's body in bytes, smallBody what a buffer that is reused has at most.
+const maxBody, smallBody = 1 << 20, 4 << 10
 
-// buffers hold a request's body and then its response. Large buffers are not reused.
+// buffers hold a request's body and then its response. Large buffers are not reused: a slow sender would hold one.
 var buffers = sync.Pool{New: func() any { return &buffer{b: make([]byte, 0, 2048)} }}
 
 type buffer struct{ b []byte }
 
 func (b *buffer) free() {
-	if cap(b.b) <= 64<<10 {
+	if cap(b.b) <= smallBody {
 		b.b = b.b[:0]
 		buffers.Put(b)
 	}
@@ -34,6 +34,9 @@ func (b *buffer) read(r *http.Request) ([]byte, error) {
 		return nil, errTooLarge
 	}
 	b.b = b.b[:0]
+	if r.ContentLength > smallBody { // it is held already
+		b.b = make([]byte, 0, r.ContentLength+1)
+	}
 	for {
 		if len(b.b) == cap(b.b) {
 			b.b = append(b.b, 0)[:len(b.b)]

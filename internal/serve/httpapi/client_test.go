@@ -23,7 +23,7 @@ func dial(t *testing.T, h http.Handler, token string) *client.Client {
 	t.Helper()
 	hs := httptest.NewServer(h)
 	t.Cleanup(hs.Close)
-	c, err := client.New(hs.URL+"/", token, "default")
+	c, err := client.New(hs.URL+"/", token, "default", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestClientCodes(t *testing.T) {
 }
 
 // What is no answer of a server is an error, too.
-func TestClientStrangers(t *testing.T) {
+func TestClientOtherServers(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]weir.Code{200: weir.CodeInternal, 302: weir.CodeInternal, 404: weir.CodeInternal, 502: weir.CodeUnavailable} {
 		c := dial(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -68,7 +68,7 @@ func TestClientStrangers(t *testing.T) {
 		}
 	}
 	for _, url := range []string{"", "localhost:8080", "ftp://a", "http://a?b=c", "http://a?", "http://a#b", "http://a/#b", "http://b:c@a", "http://b@a"} {
-		if _, err := client.New(url, "", "default"); weir.CodeOf(err) != weir.CodeInvalid {
+		if _, err := client.New(url, "", "default", nil); weir.CodeOf(err) != weir.CodeInvalid {
 			t.Errorf("%q: %v", url, err)
 		}
 	}
@@ -101,10 +101,10 @@ func TestClientEmptyAnswers(t *testing.T) {
 // A header that cannot be sent is the caller's mistake, not an outage.
 func TestClientHeaders(t *testing.T) {
 	t.Parallel()
-	if _, err := client.New("http://127.0.0.1:1", "a\nb", "default"); weir.CodeOf(err) != weir.CodeInvalid {
+	if _, err := client.New("http://127.0.0.1:1", "a\nb", "default", nil); weir.CodeOf(err) != weir.CodeInvalid {
 		t.Errorf("token: %v", err)
 	}
-	c, err := client.New("http://127.0.0.1:1", "", "default")
+	c, err := client.New("http://127.0.0.1:1", "", "default", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"encoding"
 	"errors"
 	"fmt"
 	"io"
@@ -123,6 +124,13 @@ func unmarshalLimit(dec *jsontext.Decoder, l *weir.Limit) error {
 	if err := l.UnmarshalJSON(value); err != nil {
 		return badField(at, "%s", err)
 	}
+	if bad := (*weir.ConfigError)(nil); errors.As(l.Validate(), &bad) {
+		field, ok := strings.CutPrefix(bad.Field, "limit "+l.Name+": ")
+		if !ok {
+			field = "name"
+		}
+		return badField(at+"."+field, "%s", bad.Reason)
+	}
 	return nil
 }
 
@@ -134,6 +142,10 @@ func checkLimit(value jsontext.Value, at string) error {
 		Period  *string `json:"period"`
 		Burst   *int64  `json:"burst"`
 		Enforce *string `json:"enforce"`
+		MaxDebt *int64  `json:"max_debt"`
+		Returns *string `json:"returns"`
+		Slots   *int64  `json:"slots"`
+		Heal    *string `json:"heal"`
 	}
 	if err := fieldError(json.Unmarshal(value, &l, json.RejectUnknownMembers(true))); err != nil {
 		var bad *weir.ConfigError
@@ -143,12 +155,17 @@ func checkLimit(value jsontext.Value, at string) error {
 		return err
 	}
 	switch {
-	case l.Name == nil || l.Amount == nil || l.Period == nil:
-		return badField(at, "needs a name, an amount and a period")
-	case *l.Amount < 1:
+	case l.Name != nil && (l.Slots != nil || l.Heal != nil): // Validate checks the rest
+	case l.Name == nil || l.Period == nil || l.Amount == nil && *l.Period != "balance":
+		return badField(at, "needs a name, and an amount and a period, or slots")
+	case l.Amount != nil && *l.Amount < 1:
 		return badField(at+".amount", "must be at least 1")
 	case l.Burst != nil && *l.Burst < 1:
 		return badField(at+".burst", "must be at least 1")
+	case l.MaxDebt != nil && *l.MaxDebt < 1:
+		return badField(at+".max_debt", "must be at least 1")
+	case l.Returns != nil && *l.Returns != "full" && *l.Returns != "strict":
+		return badField(at+".returns", "must be full or strict")
 	case l.Enforce != nil:
 		if _, err := weir.ParseEnforce(*l.Enforce); err != nil {
 			var bad *weir.ConfigError
@@ -225,10 +242,17 @@ func fieldError(err error) error {
 		return badField(fieldOf(value.JSONPointer), "is unknown")
 	case errors.Is(err, strconv.ErrRange) && errors.As(err, &value):
 		return badField(fieldOf(value.JSONPointer), "is too large or too small")
+	case errors.As(err, &value) && isText(value.GoType) && value.JSONKind == '"':
+		return badField(fieldOf(value.JSONPointer), "%v", value.Err)
 	case errors.As(err, &value):
 		return badField(fieldOf(value.JSONPointer), "must be %s", expected(value.GoType))
 	}
 	return err
+}
+
+// isText reports whether the values of a type are parsed texts.
+func isText(t reflect.Type) bool {
+	return t != nil && reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
 // expected describes the values of a type.
@@ -236,14 +260,14 @@ func expected(t reflect.Type) string {
 	if t == nil {
 		return "another value"
 	}
-	switch t.Kind() {
-	case reflect.String:
+	switch kind := t.Kind(); {
+	case kind == reflect.String || isText(t):
 		return "a string"
-	case reflect.Bool:
+	case kind == reflect.Bool:
 		return "true or false"
-	case reflect.Slice:
+	case kind == reflect.Slice:
 		return "an array"
-	case reflect.Map, reflect.Struct:
+	case kind == reflect.Map || kind == reflect.Struct:
 		return "an object"
 	default:
 		return "a whole number, without fraction or exponent"
@@ -254,7 +278,7 @@ func expected(t reflect.Type) string {
 func fieldOf(pointer jsontext.Pointer) string {
 	field, last := "body", ""
 	for token := range pointer.Tokens() {
-		if _, err := strconv.Atoi(token); err == nil && last == "limits" {
+		if _, err := strconv.Atoi(token); err == nil && (last == "limits" || last == "requests") {
 			field += "[" + token + "]"
 		} else {
 			field = within(field, []byte(token))

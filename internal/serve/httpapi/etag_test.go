@@ -64,7 +64,20 @@ func TestIfMatch(t *testing.T) {
 			send(200, "PUT", three, "If-Match", "*")
 			send(400, "PUT", `{"limits":[]}`, "If-Match", "*") // an empty list does not delete the limits
 			send(400, "PUT", one, "If-None-Match", `"a"`)
-			send(204, "DELETE", "", "If-Match", send(200, "GET", "", "", ""))
+			const boost = `{"scale":10,"until":"2126-12-04T18:00@Europe/Berlin"}`
+			read = send(200, "GET", "", "", "")
+			send(412, "PUT", boost, "If-Match", written)
+			boosted := send(200, "PUT", boost, "If-Match", read)
+			send(412, "PUT", boost, "If-Match", read)
+			of += map[bool]string{true: "&bounded=true", false: "?bounded=true"}[scope != ""]
+			send(412, "DELETE", "", "If-Match", read)
+			send(204, "DELETE", "", "If-Match", boosted)
+			if of = "/v1/limits" + scope; send(200, "GET", "", "", "") != read {
+				t.Error("without the boost, the limits have another tag")
+			}
+			boosted = send(200, "PUT", boost, "If-Match", read)
+			send(412, "DELETE", "", "If-Match", read)
+			send(204, "DELETE", "", "If-Match", boosted)
 			send(412, "PUT", one, "If-Match", written)
 			send(412, "PUT", one, "If-Match", "*")
 			send(412, "DELETE", "", "If-Match", "*")
@@ -113,4 +126,60 @@ func TestIfMatchManaged(t *testing.T) {
 	if a := f.conditional(t, "PUT /v1/limits?resource=x", `{"limits":["rpm:2/min"]}`, "If-Match", read); a.Code != 412 {
 		t.Errorf("got %d %s", a.Code, a.Body)
 	}
+}
+
+// TestIfMatchEntity checks that if two clients change an entity that both have read, the second fails and overwrites
+// nothing.
+func TestIfMatchEntity(t *testing.T) {
+	t.Parallel()
+	doc := readDocument(t)
+	f := setup(t, httpapi.Config{})
+	send := func(status int, to, body, name, value string) string {
+		t.Helper()
+		method, route := to+" /v1/entities/dave", to+" /v1/entities/{id}"
+		if to == "POST" {
+			method, route = "POST /v1/entities", "POST /v1/entities"
+		}
+		a := f.conditional(t, method, body, name, value)
+		if a.Code != status {
+			t.Fatalf("%s %s %q: got %d, want %d: %s", method, name, value, a.Code, status, a.Body)
+		}
+		if status == 412 && !strings.Contains(a.Body.String(), "#stale") {
+			t.Errorf("got %s, want stale", a.Body)
+		}
+		for _, bad := range doc.check(route, a) {
+			t.Error(bad)
+		}
+		return a.Header().Get("ETag")
+	}
+	const dave = `{"id":"dave"}`
+	send(412, "PATCH", `{"name":"A"}`, "If-Match", "*") // it does not exist
+	send(412, "DELETE", "", "If-Match", "*")
+	born := send(201, "POST", dave, "", "")
+	read := send(200, "GET", "", "", "")
+	if born != read || len(read) < 3 {
+		t.Errorf("the tag is %s when it is created, then %s", born, read)
+	}
+	send(304, "GET", "", "If-None-Match", `"other", W/`+read)
+	send(200, "GET", "", "If-None-Match", `"other"`)
+	written := send(200, "PATCH", `{"name":"A"}`, "If-Match", read)
+	if written == read {
+		t.Errorf("the tag of another name is the same: %s", read)
+	}
+	send(412, "PATCH", `{"name":"B"}`, "If-Match", read)
+	send(412, "PATCH", `{}`, "If-Match", read) // although it would change nothing
+	send(412, "PATCH", `{"name":"B"}`, "If-Match", "W/"+written)
+	send(412, "PATCH", `{"name":"B"}`, "If-None-Match", "*")
+	send(412, "DELETE", "", "If-Match", read)
+	if now := send(200, "GET", "", "", ""); now != written {
+		t.Errorf("the tag is %s, was %s when it was written: somebody was overwritten", now, written)
+	}
+	if a := f.must(t, 200, "GET", "/v1/entities?prefix=dave", ""); !strings.Contains(a.Body.String(), `"etag":`+written) {
+		t.Errorf("a list has another tag than %s: %s", written, a.Body)
+	}
+	send(204, "DELETE", "", "If-Match", read+", "+written)
+	send(412, "DELETE", "", "If-Match", written)
+	send(201, "POST", dave, "", "")
+	send(400, "POST", dave, "If-None-Match", "*") // nothing would look at it
+	send(200, "PATCH", `{"name":"B"}`, "If-Match", "*")
 }

@@ -32,7 +32,7 @@ const AnyRole auth.Role = "any"
 func (s *Server) Need(of string) (role auth.Role, everywhere bool) {
 	for _, r := range s.routes() {
 		if of == r.method+" "+r.path {
-			if r.need.known {
+			if r.need.authenticated {
 				return AnyRole, false
 			}
 			return r.need.role, r.need.everywhere
@@ -57,14 +57,11 @@ func Kinds() (uris []string) {
 	return uris
 }
 
-// Keep adds n to the bytes of bodies under way and returns the sum.
-func (s *Server) Keep(n int64) int64 { return s.bodies.Add(n) }
+// Decode takes the place of a large manifest that is decoded, and returns a function that ends that.
+func (s *Server) Decode() (end func()) {
+	s.decoding.many.Force("x")
+	return func() { s.decoding.many.Free("x") }
+}
 
 // Declare takes a place for work on manifests; false if there is none.
 func (s *Server) Declare() bool { return s.declaring.Try("") }
-
-// Spares is the number of extra connections reserved for probes.
-const Spares = spares
-
-// MaxBodies is the maximum number of bytes of bodies under way.
-const MaxBodies = maxBodies

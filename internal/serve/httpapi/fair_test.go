@@ -1,8 +1,15 @@
 package httpapi_test
 
 import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"net"
+	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,7 +28,7 @@ func bookOf(t *testing.T, names ...string) (*auth.Book, map[string]string) {
 	t.Helper()
 	path, tokens := filepath.Join(t.TempDir(), "tokens.yaml"), make(map[string]string)
 	for _, name := range names {
-		token, e, err := auth.NewEntry(name, []auth.Role{auth.Admin}, []string{weir.DefaultNamespace}, time.Time{})
+		token, e, err := auth.NewEntry(auth.Entry{Name: name, Roles: []auth.Role{auth.Admin}, Namespaces: []string{weir.DefaultNamespace}})
 		if err == nil {
 			err = auth.Add(path, e)
 		}
@@ -81,4 +88,67 @@ func TestOneTokenTakesNotAll(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestConnectionsOfOneToken checks that a token whose connections are busy, each with a stream or with a body that does not
+// end, has three quarters of them, and that those of another are accepted and kept.
+func TestConnectionsOfOneToken(t *testing.T) {
+	t.Parallel()
+	book, tokens := bookOf(t, "hog", "other")
+	body := fmt.Sprintf("POST /v1/acquire HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", len(acquireOne))
+	const list, stream = "GET /v1/entities HTTP/1.1\r\n", "GET /v1/watch?entity=alice&resource=gpt-4 HTTP/1.1\r\n"
+	for _, busy := range []string{body, stream} {
+		t.Run(busy[:4], func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := serving(t, setup(t, httpapi.Config{}), httpapi.Config{Config: decide.Config{MaxConnections: 8, Book: book}})
+				defer p.hangUp()
+				begin := func(who, head string) net.Conn {
+					c := p.dial()
+					_, _ = io.WriteString(c, head+"Host: x\r\nAuthorization: Bearer "+tokens[who]+"\r\n\r\n")
+					synctest.Wait()
+					return c
+				}
+				answer := func(c net.Conn) int {
+					_ = c.SetReadDeadline(time.Now().Add(time.Second))
+					resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+					switch {
+					case errors.Is(err, os.ErrDeadlineExceeded):
+						return http.StatusContinue
+					case err != nil:
+						return 0
+					}
+					resp.Body.Close()
+					return resp.StatusCode
+				}
+				mine := begin("other", body)
+				var hog []net.Conn
+				for range 20 {
+					hog = append(hog, begin("hog", busy))
+				}
+				for _, who := range []string{"other", "other", "hog"} {
+					want := 200
+					if busy == stream && who == "hog" {
+						want = 503
+					}
+					if got := answer(begin(who, list)); got != want {
+						t.Errorf("%s: got %d, want %d", who, got, want)
+					}
+				}
+				_, _ = io.WriteString(mine, acquireOne)
+				if got := answer(mine); got != 200 {
+					t.Errorf("a body of another that had begun before: got %d", got)
+				}
+				kept := 0
+				for _, c := range hog {
+					if got := answer(c); got == 200 || got == http.StatusContinue {
+						kept++
+					}
+				}
+				if kept < 4 || kept > 6 {
+					t.Errorf("%d connections of one token are busy, want at most 6 of 8", kept)
+				}
+			})
+		})
+	}
 }

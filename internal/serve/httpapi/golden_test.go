@@ -52,6 +52,19 @@ func TestGolden(t *testing.T) {
 			{"entity-create", "POST /v1/entities", `{"id":"org","name":"The organisation"}`},
 			{"entity-create-child", "POST /v1/entities", `{"id":"key/alice","parent":"org","cascade":true,"metadata":{"plan":"pro"}}`},
 			{"entity-exists", "POST /v1/entities", `{"id":"org"}`},
+			{"plan-missing", "POST /v1/entities", `{"id":"bob","plan":"gold"}`},
+			{"plan-set", "PUT /v1/limits?plan=gold", `{"limits":["tpm:7K/min"]}`},
+			{"plan-set-resource", "PUT /v1/limits?plan=gold&resource=gpt-4", `{"limits":["tpm:9K/min"]}`},
+			{"plan-of-entity", "PUT /v1/limits?plan=gold&entity=bob", `{"limits":["tpm:9K/min"]}`},
+			{"plan-named", "POST /v1/entities", `{"id":"bob","plan":"gold"}`},
+			{"plans", "GET /v1/plans", ""},
+			{"plan", "GET /v1/limits/list?plan=gold", ""},
+			{"plan-entities", "GET /v1/entities?plan=gold", ""},
+			{"limits-bounded", "PUT /v1/limits?plan=gold&resource=gpt-4", `{"limits":["tpm:1K/min"],"from":"2050-12-04T18:00@Europe/Berlin"}`},
+			{"plan-explain", "GET /v1/explain?entity=bob&resource=gpt-4", ""},
+			{"plan-used", "DELETE /v1/plans/gold", ""},
+			{"plan-left", "DELETE /v1/entities/bob", ""},
+			{"plan-delete", "DELETE /v1/plans/gold", ""},
 			{"entity", "GET /v1/entities/key%2Falice", ""},
 			{"entity-children", "GET /v1/entities/org/children", ""},
 			{"entity-update", "PATCH /v1/entities/org", `{"name":"Us","metadata":{"city":"Ulm"}}`},
@@ -71,15 +84,27 @@ func TestGolden(t *testing.T) {
 			{"acquire-exceeds-burst", "POST /v1/acquire", `{"entity":"key/alice","resource":"gpt-4","tokens":{"tpm":2001}}`},
 			{"acquire-no-limits", "POST /v1/acquire", `{"entity":"key/alice","resource":"gpt-5"}`},
 			{"acquire-invalid", "POST /v1/acquire", `{"entity":"key/alice","resource":"gpt-4","tokens":{"tpm":0.5}}`},
+			{"acquire-batch", "POST /v1/acquire/batch", `{"requests":[{"entity":"key/alice","resource":"gpt-4","tokens":{"rpm":1}},{"entity":"key/alice","resource":"gpt-4","tokens":{"tpm":600}},{"entity":"key/alice","resource":"gpt-5"}]}`},
+			{"acquire-batch-brief", "POST /v1/acquire/batch", `{"brief":true,"requests":[{"entity":"bob","resource":"gpt-4","tokens":{"rpm":1}},{"entity":"key/alice","resource":"gpt-4","tokens":{"tpm":600}}]}`},
+			{"acquire-batch-atomic", "POST /v1/acquire/batch", `{"atomic":true,"requests":[{"entity":"bob","resource":"gpt-4","tokens":{"rpm":1}},{"entity":"key/alice","resource":"gpt-4","tokens":{"tpm":600}}]}`},
+			{"acquire-batch-invalid", "POST /v1/acquire/batch", `{"requests":[{"entity":"bob","resource":"gpt-4"},{"entity":"bob","resource":"gpt-4","limits":["rpm:1/min","rpm"]}]}`},
 			{"adjust", "POST /v1/leases/LEASE/adjust", `{"tokens":{"tpm":-500}}`},
+			{"adjust-max-debt", "POST /v1/leases/LEASE/adjust", `{"tokens":{"tpm":1000000000000000}}`},
+			{"adjust-entity", "POST /v1/adjust", `{"entity":"dave","resource":"gpt-4","tokens":{"tpm":100,"rpm":-1},"id":"req-1"}`},
+			{"adjust-entity-settled", "POST /v1/adjust", `{"entity":"dave","resource":"gpt-4","tokens":{"tpm":100},"id":"req-1"}`},
+			{"adjust-entity-max-debt", "POST /v1/adjust", `{"entity":"carol","resource":"gpt-4","tokens":{"tpm":1000000000000000}}`},
+			{"adjust-entity-invalid", "POST /v1/adjust", `{"entity":"key/alice","resource":"gpt-4","tokens":{"nope":1}}`},
 			{"commit", "POST /v1/leases/LEASE/commit", ""},
+			{"renew-nothing", "POST /v1/leases/LEASE/renew", ""},
 			{"rollback", "POST /v1/leases/LEASE/rollback", ""},
 			{"rollback-settled", "POST /v1/leases/LEASE/rollback", ""},
 			{"rollback-forged", "POST /v1/leases/aGVsbG8/rollback", ""},
 			{"buckets", "GET /v1/buckets", ""},
 			{"bucket", "GET /v1/buckets/key%2Falice/gpt-4", ""},
+			{"bucket-forgive", "POST /v1/buckets/key%2Falice/gpt-4/forgive", ""},
 			{"bucket-reset", "POST /v1/buckets/key%2Falice/gpt-4/reset", ""},
-			{"bucket-none", "GET /v1/buckets/nobody/gpt-4", ""},
+			{"bucket-full", "GET /v1/buckets/nobody/gpt-4", ""},
+			{"bucket-none", "GET /v1/buckets/nobody/gpt-5", ""},
 			{"usage", "GET /v1/usage?window=hourly&entity=key/alice", ""},
 			{"usage-bad", "GET /v1/usage?window=weekly", ""},
 			{"usage-summary", "GET /v1/usage/summary?window=monthly", ""},
@@ -120,12 +145,22 @@ func TestGolden(t *testing.T) {
 			{"manifest-adopt", "POST /v1/manifests/apply", `{"namespace":"green","manifest":"other","resources":{"by-hand":{"limits":{"rpm":{"capacity":1}}}}}`},
 			{"manifest-schema", "GET /v1/manifests/schema", ""},
 			{"namespace-create", "POST /v1/namespaces", `{"name":"blue"}`},
+			{"namespace-set", "PATCH /v1/namespaces/blue", `{"max_buckets":50000}`},
+			{"namespace-set-nothing", "PATCH /v1/namespaces/blue", `{}`},
 			{"namespace", "GET /v1/namespaces/blue", ""},
 			{"namespace-delete", "DELETE /v1/namespaces/blue", ""},
 			{"namespaces", "GET /v1/namespaces?deleted=true", ""},
 			{"namespace-recover", "POST /v1/namespaces/blue/recover", ""},
 			{"namespace-purge-live", "POST /v1/namespaces/blue/purge", ""},
 			{"namespaces-orphaned", "GET /v1/namespaces?orphaned=true", ""},
+			{"balance-set", "PUT /v1/limits?entity=alice&resource=_total_", `{"limits":["credits:balance"]}`},
+			{"balance-add", "POST /v1/entities/alice/balances/credits", `{"amount":500,"id":"inv-1"}`},
+			{"balance-repeated", "POST /v1/entities/alice/balances/credits?resource=_total_", `{"amount":500,"id":"inv-1"}`},
+			{"balance-other-amount", "POST /v1/entities/alice/balances/credits", `{"amount":400,"id":"inv-1"}`},
+			{"balance-no-id", "POST /v1/entities/alice/balances/credits", `{"amount":400}`},
+			{"balance-none", "POST /v1/entities/alice/balances/credit", `{"amount":400,"id":"inv-1"}`},
+			{"balances", "GET /v1/entities/alice/balances", ""},
+			{"balance-history", "GET /v1/entities/alice/balances/credits/history", ""},
 			{"refresh", "POST /v1/refresh", ""},
 			{"overview-none", "GET /v1/overview", ""},
 			{"metrics-none", "GET /metrics", ""},
@@ -167,7 +202,7 @@ type goldenServer struct {
 func newGolden(t *testing.T) *goldenServer {
 	t.Helper()
 	f := &fixture{lim: newLimiter(t)}
-	s, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: f.lim, LeaseKey: []byte("0123456789abcdef")}})
+	s, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: f.lim, Signer: signer("0123456789abcdef")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,6 +240,11 @@ func compare(t *testing.T, name, to, body string, a answer) {
 	for name := range a.Header() {
 		names = append(names, name)
 	}
+	const sniff = "X-Content-Type-Options" // in every answer
+	if a.Header().Get(sniff) != "nosniff" {
+		t.Errorf("%s: %s is %q", name, sniff, a.Header().Get(sniff))
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name == sniff })
 	slices.Sort(names)
 	for _, name := range names {
 		value := a.Header().Get(name)
@@ -245,7 +285,7 @@ func masked(v any, key string) any {
 		out := make(map[string]any)
 		_, entity := v["cascade"]
 		for k, x := range v {
-			random := k == "lease" || k == "next" || k == "retry_after" && v["status"] != nil || k == "id" && !entity && v["name"] != "default"
+			random := k == "lease" || k == "next" || k == "previous" || k == "retry_after" && v["status"] != nil || k == "id" && !entity && v["name"] != "default"
 			if out[k] = masked(x, k); random {
 				out[k] = "(random)"
 			}

@@ -2,9 +2,13 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/answer"
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
@@ -29,20 +33,93 @@ func (s decisions) adjust(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	case delta == nil:
-		return badField("tokens", `is missing: {"tokens":{"tpm":-120}}`)
+		return errNoTokens
 	}
-	if err := lease.Adjust(r.Context(), delta); err != nil {
+	left, err := lease.Adjust(r.Context(), delta)
+	return s.adjusted(w, r, left, err, func(b []byte) []byte {
+		b = appendLease(b, &lease)
+		return append(strconv.AppendBool(append(b, `,"degraded":`...), lease.Degraded()), ',')
+	})
+}
+
+// adjusted answers what an adjustment left, or that it was made in part. The answer begins with what first appends.
+func (s decisions) adjusted(
+	w http.ResponseWriter, r *http.Request, left []weir.Balance, err error, first func([]byte) []byte,
+) error {
+	buf := buffers.Get().(*buffer)
+	defer buf.free()
+	b, kind, status := buf.b[:0], jsonType, http.StatusOK
+	switch {
+	case errors.Is(err, weir.ErrMaxDebt): // the problem, with the members of the answer
+		p := s.problemOf(r, err)
+		b, kind, status = p.append(b), problemType, p.kind.Status
+		b = append(b[:len(b)-len("}\n")], ',')
+	case err != nil:
+		return err
+	default:
+		b = append(b, '{')
+	}
+	w.Header()["Content-Type"] = kind
+	b = answer.AppendBalances(append(first(b), `"limits":`...), left)
+	b = append(b, '}', '\n')
+	buf.b = b
+	return s.send(w, r, status, buf.b)
+}
+
+// adjustEntity changes what an entity has spent without a lease.
+func (s decisions) adjustEntity(w http.ResponseWriter, r *http.Request) error {
+	if r.URL.RawQuery != "" {
+		return errQuery
+	}
+	var (
+		req       weir.Request
+		namespace *string
+	)
+	err := decode(r, member{"entity", &req.Entity}, member{"resource", &req.Resource}, member{"tokens", &req.Tokens},
+		member{"namespace", &namespace}, member{"id", &req.ID})
+	switch {
+	case err != nil:
+		return err
+	case len(req.Tokens) == 0:
+		return errNoTokens
+	}
+	in, err := namespaceOf(namespace)
+	if err != nil {
+		return err
+	}
+	left, err := s.decide.Adjust(r.Context(), callerOf(r), in, req)
+	return s.adjusted(w, r, left, err, func(b []byte) []byte { return b })
+}
+
+var errNoTokens = badField("tokens", `is missing: {"tokens":{"tpm":-120}}`)
+
+// renew answers with a new id, and for how long it holds the slots.
+func (s decisions) renew(w http.ResponseWriter, r *http.Request) error {
+	lease, err := s.lease(r)
+	if err == nil {
+		err = noBody(r)
+	}
+	if err == nil {
+		err = lease.Renew(r.Context())
+	}
+	if err != nil {
 		return err
 	}
 	buf := buffers.Get().(*buffer)
 	defer buf.free()
 	w.Header()["Content-Type"] = jsonType
-	b := lease.AppendID(append(buf.b[:0], `{"lease":"`...))
+	buf.b = append(appendLease(append(buf.b[:0], '{'), &lease), '}', '\n')
+	return s.send(w, r, http.StatusOK, buf.b)
+}
+
+// appendLease appends the members that a client needs to use a lease.
+func appendLease(b []byte, lease *decide.Lease) []byte {
+	b = lease.AppendID(append(b, `"lease":"`...))
 	b = appendTime(append(b, `","expires":`...), lease.Expires())
-	b = append(b, '}', '\n')
-	buf.b = b
-	send(w, http.StatusOK, buf.b)
-	return nil
+	if d := lease.HeldFor(); d > 0 {
+		b = answer.AppendSeconds(append(b, `,"held_for":`...), d.Truncate(time.Millisecond))
+	}
+	return b
 }
 
 func (s decisions) commit(w http.ResponseWriter, r *http.Request) error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
+	"github.com/weirlimits/weir/internal/serve/leaseid"
 )
 
 func quote(s string) []byte {
@@ -146,7 +147,7 @@ func TestForged(t *testing.T) {
 		}
 		bad = append(bad, id[:i]+string(c)+id[i+1:])
 	}
-	other := setup(t, httpapi.Config{Config: decide.Config{LeaseKey: []byte("a key of sixteen")}})
+	other := setup(t, httpapi.Config{Config: decide.Config{Signer: signer("a key of sixteen")}})
 	bad = append(bad, other.acquire(t, "500"))
 	var detail string
 	for _, id := range bad {
@@ -169,4 +170,28 @@ func TestForged(t *testing.T) {
 	f.must(t, 204, "POST", "/v1/namespaces/blue/purge", "")
 	f.must(t, 201, "POST", "/v1/namespaces", `{"name":"blue"}`)
 	f.must(t, 400, "POST", lease+"/rollback", "")
+}
+
+// signer returns a signer that never changes.
+func signer(keys ...string) func() *leaseid.Signer {
+	s, err := leaseid.Read(strings.Join(keys, "\n"))
+	if err != nil {
+		panic(err)
+	}
+	return func() *leaseid.Signer { return s }
+}
+
+// TestRotation changes the keys of a server: a lease lasts until no key is left that it was signed with.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	const older, newer = "the older key of leases", "the newer key of leases"
+	keys := signer(older)
+	f := setup(t, httpapi.Config{Config: decide.Config{Signer: func() *leaseid.Signer { return keys() }}})
+	kept, lost := f.acquire(t, "100"), f.acquire(t, "100")
+	keys = signer(newer, older)
+	a := f.must(t, 200, "POST", "/v1/leases/"+kept+"/adjust", `{"tokens":{"tpm":1}}`)
+	kept = a.JSON["lease"].(string) // signed with the newer key
+	keys = signer(newer)
+	f.must(t, 204, "POST", "/v1/leases/"+kept+"/rollback", "")
+	f.must(t, 404, "POST", "/v1/leases/"+lost+"/rollback", "")
 }

@@ -7,43 +7,38 @@ import (
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
-// Unfinished bodies may take up only a bounded amount of memory. Each is small, but a client that sends slowly can have
-// one in progress on every connection.
-const (
-	smallBody = 64 << 10  // bytes; smaller bodies are not counted
-	maxBodies = 256 << 20 // bytes of all other bodies together
-)
-
-// incoming is a body. When it has been read to its end, the request takes its slot.
+// incoming is a body. Its connection may give way to others until it has been read to its end; the request then takes
+// its slot. What it is read into is counted, however little of that has arrived.
 type incoming struct {
 	io.ReadCloser
 	ctx    context.Context //nolint:containedctx // of the request, like the body
 	s      *Server
 	caller *decide.Caller
+	ahead  int // bytes that are held, but were not read
+}
 
-	size, counted int64 // counted is the part of size that is in the server's total
+// hold holds n bytes more than were read.
+func (b *incoming) hold(n int) error {
+	if more := n - b.ahead; more > 0 {
+		if !b.s.decide.Reserve(b.ctx, b.caller, more, 0) {
+			return decide.ErrOverloaded
+		}
+		b.ahead = n
+	}
+	return nil
 }
 
 func (b *incoming) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.size += int64(n); b.size > smallBody {
-		more := b.size - b.counted
-		b.counted = b.size
-		if b.s.bodies.Add(more) > maxBodies {
-			return n, decide.ErrOverloaded
-		}
+	if err := b.hold(len(p)); err != nil {
+		return 0, err
 	}
+	n, err := b.ReadCloser.Read(p)
+	b.ahead -= n
 	if err == io.EOF {
+		b.caller.Conn.Received()
 		if refused := b.s.decide.Begin(b.ctx, b.caller); refused != nil {
 			return n, refused
 		}
 	}
 	return n, err
-}
-
-// forget removes the body from the server's total.
-func (b *incoming) forget() {
-	if b.counted > 0 {
-		b.s.bodies.Add(-b.counted)
-	}
 }

@@ -6,13 +6,16 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"sync"
+	"time"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/drift"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
+	"github.com/weirlimits/weir/internal/serve/admission"
+	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
 // Bounds on the manifests of a request: bytes, and pieces as counted by [strictyaml.Pieces]. Decoding takes up to a
@@ -20,17 +23,34 @@ import (
 const (
 	maxManifest = 4 << 20
 	maxPieces   = 500_000
+	fewPieces   = 20_000 // decoded in a few milliseconds
 )
 
 // maxManifests bounds the concurrent requests with manifests: each can keep a processor busy for seconds.
 const maxManifests = 4
 
-// manifests are the routes on which manifests are checked, compared and applied.
-type manifests struct {
-	*Server
+// maxDecoding is how long a manifest waits for others to be decoded. A tenant's next one is decoded after those of
+// tenants that wait.
+const maxDecoding = 15 * time.Second
 
-	decoding sync.Mutex // one manifest at a time, since decoding can take a hundred times its size
+// decoders decode one manifest at a time, since that can take a hundred times its size, but those with few pieces
+// beside those with many.
+type decoders struct{ few, many *admission.Slots }
+
+func newDecoders() decoders {
+	one := func() *admission.Slots { return admission.Varying(func(bool) int { return 1 }, maxManifests) }
+	return decoders{one(), one()}
 }
+
+func (d *decoders) of(text []byte) *admission.Slots {
+	if strictyaml.Pieces(text) > fewPieces {
+		return d.many
+	}
+	return d.few
+}
+
+// manifests are the routes on which manifests are checked, compared and applied.
+type manifests struct{ *Server }
 
 // read reads the body of a request: manifests in YAML or JSON. Variables get only the values that the manifests
 // declare, because the server's environment must not be visible to clients.
@@ -61,11 +81,11 @@ func (s *manifests) decodeManifests(r *http.Request, src strictyaml.Source) ([]*
 	if err := callerOf(r).Join(r.Context(), s.declaring); err != nil {
 		return nil, err
 	}
-	s.decoding.Lock()
-	defer s.decoding.Unlock()
-	if err := r.Context().Err(); err != nil {
-		return nil, err // the client left, or ran out of time, while others were decoded
+	turn, who := s.decoding.of(src.Text), callerOf(r).Name
+	if turn.Take(r.Context(), who, 1, maxDecoding) == 0 {
+		return nil, decide.ErrOverloaded
 	}
+	defer turn.Free(who)
 	ms, err := manifest.Decode([]strictyaml.Source{src}, strictyaml.Options{})
 	if err != nil {
 		return nil, manifestError(err)
@@ -105,7 +125,7 @@ func (s *manifests) validate(w http.ResponseWriter, r *http.Request) error {
 	for i, m := range ms {
 		all[i] = valid{m.Namespace, m.Name, m.Hash(), len(m.Records)}
 	}
-	return reply(w, http.StatusOK, map[string]any{"manifests": all})
+	return s.reply(w, r, http.StatusOK, map[string]any{"manifests": all})
 }
 
 // plans returns the plans for the manifests of a request, compared with the live records.
@@ -137,7 +157,7 @@ func (s *manifests) plan(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return reply(w, http.StatusOK, api.Plans{Plans: plans})
+	return s.reply(w, r, http.StatusOK, api.Plans{Plans: plans})
 }
 
 // diff lists the live records that differ from the manifests, and why.
@@ -146,7 +166,11 @@ func (s *manifests) diff(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return reply(w, http.StatusOK, map[string]any{"manifests": manifest.DriftOf(plans)})
+	reports, err := drift.Reports(r.Context(), s.cfg.Limiter, plans)
+	if err != nil {
+		return err
+	}
+	return s.reply(w, r, http.StatusOK, map[string]any{"manifests": reports})
 }
 
 func (s *manifests) apply(w http.ResponseWriter, r *http.Request) error {
@@ -185,7 +209,7 @@ func (s *manifests) applyAll(
 		}
 		all.Results = append(all.Results, res)
 	}
-	return reply(w, http.StatusOK, all)
+	return s.reply(w, r, http.StatusOK, all)
 }
 
 func (s *manifests) rollback(w http.ResponseWriter, r *http.Request) error {
@@ -217,6 +241,6 @@ func (s *manifests) schema(w http.ResponseWriter, r *http.Request) error {
 	}
 	h := w.Header()
 	h["Content-Type"] = []string{"application/schema+json"}
-	send(w, http.StatusOK, manifest.Schema)
+	write(w, http.StatusOK, manifest.Schema)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
@@ -23,9 +24,6 @@ type Metrics interface {
 	Follow(ctx context.Context, namespace string, send func(overview []byte) error) bool
 }
 
-// allNamespaces stands for all namespaces in an overview.
-const allNamespaces = "*"
-
 // overview sends the recent decisions, once or as server-sent events.
 func (s streams) overview(w http.ResponseWriter, r *http.Request) error {
 	q, err := parameters(r, "max")
@@ -33,25 +31,17 @@ func (s streams) overview(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	namespace := q.Get("namespace")
-	if namespace == allNamespaces {
-		if c := callerOf(r); !c.Everywhere(c.Role) {
-			s.refused(r, "not all namespaces")
-			return decide.ErrForbidden
-		}
-	} else {
-		lim, err := s.in(r, namespace)
-		if err != nil {
-			return err
-		}
-		namespace = lim.Namespace()
+	lim, err := s.in(r, auth.Access{Namespace: namespace})
+	if err != nil {
+		return err
 	}
+	namespace = lim.Namespace()
 	if s.cfg.Metrics == nil {
 		return errNoMetrics
 	}
 	if !strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
 		w.Header()["Content-Type"], w.Header()["Cache-Control"] = jsonType, noStore
-		send(w, http.StatusOK, append(s.cfg.Metrics.OverviewJSON(namespace), '\n'))
-		return nil
+		return s.send(w, r, http.StatusOK, append(s.cfg.Metrics.OverviewJSON(namespace), '\n'))
 	}
 	return s.stream(w, r, "overview", q.max, func(ctx context.Context, send func([]byte) error) error {
 		if !s.cfg.Metrics.Follow(ctx, namespace, send) {

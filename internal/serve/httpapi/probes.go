@@ -18,69 +18,79 @@ import (
 type probes struct {
 	*Server
 
-	asked asked
+	store storeCheck
 }
 
 // health reports that the process is alive.
-func (s *probes) health(w http.ResponseWriter, _ *http.Request) error {
-	return reply(w, http.StatusOK, struct {
+func (s *probes) health(w http.ResponseWriter, r *http.Request) error {
+	return s.reply(w, r, http.StatusOK, struct {
 		Status  string `json:"status"`
 		Version string `json:"version,omitempty"`
 	}{"ok", s.cfg.Version})
 }
 
-// ready reports that the store answers and that the server is not shutting down.
+// ready reports that requests should come to this server, that it has room for them, and that the store answers.
 func (s *probes) ready(w http.ResponseWriter, r *http.Request) error {
-	if s.decide.Draining() {
-		return decide.ErrDraining
+	if l := s.listener.Load(); l != nil && l.Full() && !s.decide.Draining() {
+		return decide.ErrConnections
 	}
-	if err := s.asked.answers(r.Context(), s.cfg.Limiter); err != nil {
+	if err := s.decide.Unready(); err != nil {
 		return err
 	}
-	return reply(w, http.StatusOK, struct {
+	if err := s.store.answers(r.Context(), s.cfg.Limiter); err != nil {
+		return err
+	}
+	return s.reply(w, r, http.StatusOK, struct {
 		Status string `json:"status"`
 	}{"ok"})
 }
 
-// asked caches whether the store answered its last readiness check. The store is checked at most once a second, because
-// anyone may ask for readiness and each check reads the store.
-type asked struct {
+// storeCheck caches whether the store answered its last readiness check. The store is checked at most once a second,
+// because anyone may ask for readiness and each check reads the store.
+type storeCheck struct {
 	mu  sync.Mutex
 	at  time.Time
 	err error
 }
 
-func (a *asked) answers(ctx context.Context, lim *weir.Limiter) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if time.Since(a.at) < time.Second {
-		return a.err
+func (c *storeCheck) answers(ctx context.Context, lim *weir.Limiter) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.at) < time.Second {
+		return c.err
 	}
 	// other callers wait for the answer too
-	_, a.err = admin.New(lim).Limits.Get(context.WithoutCancel(ctx), admin.Scope{})
-	if errors.Is(a.err, weir.ErrNotFound) {
-		a.err = nil // a store without limits also answers
+	_, c.err = admin.New(lim).Limits.Get(context.WithoutCancel(ctx), admin.Scope{})
+	if errors.Is(c.err, weir.ErrNotFound) {
+		c.err = nil // a store without limits also answers
 	}
-	a.at = time.Now()
-	return a.err
+	c.at = time.Now()
+	return c.err
 }
 
-// whoami returns the caller's principal, roles and namespaces.
+// whoami returns the caller's principal, and what it may do.
 func (s *probes) whoami(w http.ResponseWriter, r *http.Request) error {
 	q, err := parameters(r)
 	if err == nil && q.Has("namespace") {
-		err = badField("namespace", "has no meaning here: the token says it")
+		err = badField("namespace", "has no meaning here: the token determines it")
 	}
 	if err != nil {
 		return err
 	}
 	v := callerOf(r)
-	return reply(w, http.StatusOK, struct {
-		Principal  string      `json:"principal"`
-		Roles      []auth.Role `json:"roles"`
-		Namespaces []string    `json:"namespaces"`
-		Namespace  string      `json:"namespace"`
-	}{v.Audit("http"), v.Roles(), v.Namespaces(), v.Namespace(s.cfg.Limiter.Namespace())})
+	entities, resources := v.Bound()
+	return s.reply(w, r, http.StatusOK, struct {
+		Principal   string            `json:"principal"`
+		Roles       []auth.Role       `json:"roles"`
+		Permissions []auth.Permission `json:"permissions"`
+		Namespaces  []string          `json:"namespaces"`
+		Namespace   string            `json:"namespace"`
+		Entities    []string          `json:"entities,omitempty"`
+		Resources   []string          `json:"resources,omitempty"`
+	}{
+		v.Audit("http"), v.Roles(), v.Permissions(), v.Namespaces(), v.Namespace(s.cfg.Limiter.Namespace()),
+		entities, resources,
+	})
 }
 
 //go:embed openapi.json
@@ -88,7 +98,7 @@ var openAPIDocument []byte
 
 func (s *probes) openAPI(w http.ResponseWriter, _ *http.Request) error {
 	w.Header()["Content-Type"] = jsonType
-	send(w, http.StatusOK, openAPIDocument)
+	write(w, http.StatusOK, openAPIDocument)
 	return nil
 }
 

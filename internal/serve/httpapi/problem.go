@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/answer"
@@ -32,13 +33,16 @@ var (
 	kindExists      = kindOf(http.StatusConflict, "exists", "It already exists")
 	kindConflict    = kindOf(http.StatusConflict, "conflict", "It was changed in the meantime")
 	kindStale       = kindOf(http.StatusPreconditionFailed, "stale", "It is not as it was read")
-	kindSettled     = kindOf(http.StatusConflict, "settled", "The lease id is used up")
+	kindSettled     = kindOf(http.StatusConflict, "settled", "The id is used up")
 	kindExpired     = kindOf(http.StatusGone, "expired", "The lease has expired")
 	kindTooLarge    = kindOf(http.StatusRequestEntityTooLarge, "too-large", "The body is too large")
 	kindMedia       = kindOf(http.StatusUnsupportedMediaType, "media-type", "The body is of the wrong type")
 	kindBurst       = answer.ExceedsBurst
 	kindNoLimits    = kindOf(http.StatusUnprocessableEntity, "no-limits", "No limits apply")
+	kindUnknown     = answer.UnknownEntity
+	kindBuckets     = answer.BucketQuota
 	kindExceeded    = answer.Exceeded
+	kindMaxDebt     = kindOf(http.StatusUnprocessableEntity, "max-debt", "A limit may not go further into debt")
 	kindInternal    = answer.Internal
 	kindOverloaded  = kindOf(http.StatusServiceUnavailable, "overloaded", "The server has too much to do")
 	kindUnavailable = answer.Unavailable
@@ -63,16 +67,12 @@ var (
 	errNoMetrics = &httpError{kind: kindNotFound, detail: "this server keeps no metrics"}
 )
 
-// errCrowded refuses a request on a connection that is only for probes.
-var errCrowded = &decide.Error{
-	Code: decide.Overloaded, Detail: "too many connections are open; nothing was done: try again, or another instance",
-}
-
 // problem is an error as sent to the client.
 type problem struct {
 	decide.Fault // RetryAfter includes its jitter
 	kind         *kind
 	errors       strictyaml.Errors
+	brief        bool // leaves out the statuses of limits
 }
 
 // kinds has the kind of problem for each code.
@@ -91,6 +91,9 @@ var kinds = [decide.Codes]*kind{
 	weir.CodeExpired:       kindExpired,
 	weir.CodeUnavailable:   kindUnavailable,
 	weir.CodeCanceled:      kindUnavailable,
+	weir.CodeMaxDebt:       kindMaxDebt,
+	weir.CodeUnknownEntity: kindUnknown,
+	weir.CodeBucketQuota:   kindBuckets,
 	decide.Unauthenticated: kindNoToken,
 	decide.Forbidden:       kindForbidden,
 	decide.Overloaded:      kindOverloaded,
@@ -111,7 +114,7 @@ func (s *Server) problemOf(r *http.Request, err error) problem {
 	case errors.As(err, &stale):
 		return problem{Fault: decide.Fault{Detail: stale.Detail}, kind: kindStale}
 	}
-	f := s.decide.Fault(r.Context(), err, slog.String("route", r.Pattern))
+	f := s.decide.Fault(r.Context(), err, r.RemoteAddr, slog.String("route", r.Pattern))
 	if f.RetryAfter > 0 {
 		f.RetryAfter = answer.Jittered(f.RetryAfter)
 	}
@@ -125,13 +128,16 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		s.cfg.Metrics.Shed()
 	}
 	h := w.Header()
-	h["Content-Type"], h["Cache-Control"] = problemType, noStore
+	format := s.format(r)
+	h["Content-Type"], h["Cache-Control"] = []string{format.MediaType()}, noStore
 	if p.kind == kindNoToken {
 		h["Www-Authenticate"] = []string{"Bearer"}
 	}
 	if p.RetryAfter > 0 {
 		setRetryAfter(h, p.RetryAfter)
 	}
+	sent := p.public()
+	format.Fields(sent.Statuses, p.RetryAfter, h.Set)
 	if p.Over != nil && len(p.Over.Statuses) > 0 {
 		answer.SetFields(h, p.Over.Statuses[0].Entity, p.Over.Statuses, s.cfg.LegacyHeaders)
 		if p.Over.Degraded {
@@ -140,23 +146,53 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	buf := buffers.Get().(*buffer)
 	defer buf.free()
-	buf.b = p.append(buf.b[:0])
-	send(w, p.kind.Status, buf.b)
+	buf.b = format.Append(buf.b[:0], sent)
+	if s.send(w, r, p.kind.Status, buf.b) != nil {
+		p.shorten()
+		write(w, p.kind.Status, format.Append(buf.b[:0], p.public()))
+	}
 }
 
-func (p *problem) append(b []byte) []byte {
+// format returns the format of a problem with a request.
+func (s *Server) format(r *http.Request) answer.Format {
+	accepts := strings.Join(r.Header["Accept"], ",")
+	if !strings.HasPrefix(r.Pattern, "POST /v1/acquire") || strings.Contains(accepts, "application/problem+json") {
+		return answer.ProblemJSON
+	}
+	return s.cfg.Errors
+}
+
+func (p *problem) append(b []byte) []byte { return p.public().Append(b) }
+
+// shorten leaves out of a refusal what is long if there are many limits.
+func (p *problem) shorten() {
+	if p == nil {
+		return
+	}
+	p.errors = nil
+	if p.Over != nil {
+		over := *p.Over
+		over.Statuses = nil
+		p.Over, p.Detail = &over, "a limit was exceeded: which ones is left out for lack of memory"
+	}
+}
+
+// public returns the problem as it is sent.
+func (p *problem) public() *answer.Problem {
 	out := answer.Problem{
 		Kind: p.kind, Detail: p.Detail, Field: p.Field, RetryAfter: p.RetryAfter,
-		Refused: p.Over != nil,
+		Refused: p.Over != nil, Brief: p.brief,
 	}
-	if p.Over != nil && len(p.Over.Statuses) > 0 {
-		out.Entity, out.Statuses = p.Over.Statuses[0].Entity, p.Over.Statuses
+	if p.Over != nil {
 		out.Degraded, out.Over = p.Over.Degraded, p.Over.Over
+		if out.Statuses = p.Over.Statuses; len(out.Statuses) > 0 {
+			out.Entity = out.Statuses[0].Entity
+		}
 	}
 	if len(p.errors) > 0 {
 		out.Errors, _ = json.Marshal(p.errors) // text and numbers always encode
 	}
-	return out.Append(b)
+	return &out
 }
 
 // trouble logs an error, at most one per second: when the store is down, every request has one.

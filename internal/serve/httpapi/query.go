@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -44,20 +42,6 @@ func parameters(r *http.Request, names ...string) (query, error) {
 		}
 	}
 	return q, nil
-}
-
-// reply answers with any value as JSON.
-func reply(w http.ResponseWriter, status int, v any) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return err
-	}
-	h := w.Header()
-	h["Content-Type"], h["Cache-Control"] = jsonType, noStore
-	send(w, status, b.Bytes())
-	return nil
 }
 
 // done answers 204, or returns err if it is not nil.

@@ -1,6 +1,9 @@
 package httpapi
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -31,16 +34,19 @@ type route struct {
 // routes is the API. A test checks that openapi.json matches it.
 func (s *Server) routes() []route {
 	decisions, streams, probes := decisions{s}, streams{s}, &probes{Server: s}
-	manifests := &manifests{Server: s}
+	manifests := &manifests{s}
 	return append(s.operations(), []route{
 		{"POST", "/v1/acquire", spends, decisions.acquire},
+		{"POST", "/v1/acquire/batch", spends, decisions.acquireBatch},
+		{"POST", "/v1/adjust", spends, decisions.adjustEntity},
 		{"GET", "/v1/available", reads, decisions.available},
 		{"GET", "/v1/watch", reads, streams.watch},
 		{"POST", "/v1/leases/{id}/adjust", spends, decisions.adjust},
 		{"POST", "/v1/leases/{id}/commit", spends, decisions.commit},
 		{"POST", "/v1/leases/{id}/rollback", spends, decisions.rollback},
+		{"POST", "/v1/leases/{id}/renew", spends, decisions.renew},
 		{"POST", "/v1/refresh", changesAll, s.refresh},
-		{"GET", "/v1/whoami", known, probes.whoami},
+		{"GET", "/v1/whoami", authenticated, probes.whoami},
 
 		{"GET", "/v1/manifests/schema", anyone, manifests.schema},
 		{"POST", "/v1/manifests/validate", reads, manifests.validate},
@@ -132,16 +138,44 @@ func (s *Server) guard(next http.Handler) http.Handler {
 }
 
 func (s *Server) handle(serve handler) http.Handler {
-	if s.logs {
-		serve = s.logging(serve)
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &decide.Caller{Conn: connOf(r)}
+		defer c.End()
+		r = r.WithContext(decide.With(r.Context(), c))
+		var err error
+		if s.decide.LogsRequests() {
+			answered, began := &answered{ResponseWriter: w}, time.Now()
+			id := decide.RequestID(r.Header.Get("X-Request-Id"))
+			w.Header()["X-Request-Id"] = []string{id}
+			w = answered
+			defer func() {
+				s.decide.Request(r.Context(), c, r.RemoteAddr, id, began, err, slog.String("method", r.Method),
+					slog.String("route", r.Pattern), slog.Int("status", cmp.Or(answered.status, http.StatusOK)))
+			}()
+		}
 		defer s.survive(w, r)
-		if err := serve(w, r); err != nil {
+		if err = serve(w, r); err != nil {
 			s.fail(w, r, err)
 		}
 	})
 }
+
+// answered remembers the status of an answer.
+type answered struct {
+	http.ResponseWriter
+	status int // 0: 200
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answered) WriteHeader(status int) {
+	if a.status < http.StatusOK {
+		a.status = status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (a *answered) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // survive recovers from a handler's panic and answers in its place.
 func (s *Server) survive(w http.ResponseWriter, r *http.Request) {
@@ -154,27 +188,43 @@ func (s *Server) survive(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *Server) logging(serve handler) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		began := time.Now()
-		err := serve(w, r)
-		level := slog.LevelDebug
-		if s.cfg.LogRequests {
-			level = slog.LevelInfo
-		}
-		s.cfg.Log.LogAttrs(r.Context(), level, "request", slog.String("method", r.Method),
-			slog.String("route", r.Pattern), slog.Duration("took", time.Since(began)), slog.Any("error", err))
-		return err
+// send writes a whole response, if there is memory for it beside others that are not read: a client may take its time.
+func (s *Server) send(w http.ResponseWriter, r *http.Request, status int, body []byte) error {
+	c := callerOf(r)
+	c.Leave()
+	if !s.decide.Reserve(r.Context(), c, len(body), 0) {
+		return decide.ErrUnread
 	}
+	write(w, status, body)
+	return nil
 }
 
-// send writes a whole response. net/http adds the Content-Length if the response is small.
-func send(w http.ResponseWriter, status int, body []byte) {
-	if len(body) > 2000 {
-		w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
+// reply answers with any value as JSON.
+func (s *Server) reply(w http.ResponseWriter, r *http.Request, status int, v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	h := w.Header()
+	h["Content-Type"], h["Cache-Control"] = jsonType, noStore
+	return s.send(w, r, status, b.Bytes())
+}
+
+// write writes a whole response. net/http adds the Content-Length if the response is small.
+func write(w http.ResponseWriter, status int, body ...[]byte) {
+	size := 0
+	for _, b := range body {
+		size += len(b)
+	}
+	if size > 2000 {
+		w.Header()["Content-Length"] = []string{strconv.Itoa(size)}
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // an error means that the client is gone
+	for _, b := range body {
+		_, _ = w.Write(b) // an error means that the client is gone
+	}
 }
 
 // operations are the routes of the operations that [api] declares.
@@ -200,8 +250,8 @@ func (s *Server) operate(o *api.Op, w http.ResponseWriter, r *http.Request) erro
 	if err := operationBody(o, r, req); err != nil {
 		return err
 	}
-	if o.Wide != nil && o.Wide(req) && !callerOf(r).Everywhere(auth.Read) {
-		return decide.ErrForbidden
+	if err := s.decide.Turn(r.Context(), callerOf(r), lim); err != nil {
+		return err
 	}
 	resp, err := o.Run(s.principal(r), lim, req)
 	if err != nil {
@@ -211,13 +261,18 @@ func (s *Server) operate(o *api.Op, w http.ResponseWriter, r *http.Request) erro
 		return done(w, nil)
 	}
 	if tagged, ok := resp.(interface{ ETag() string }); ok {
-		w.Header().Set("ETag", tagged.ETag())
+		tag := tagged.ETag()
+		w.Header().Set("ETag", tag)
+		if o.Method == http.MethodGet && api.Unchanged(r.Header.Values("If-None-Match"), strings.Trim(tag, `"`)) {
+			w.WriteHeader(http.StatusNotModified)
+			return nil
+		}
 	}
 	if o.Location != nil {
 		w.Header().Set("Location", o.Location(resp))
-		return reply(w, http.StatusCreated, resp)
+		return s.reply(w, r, http.StatusCreated, resp)
 	}
-	return reply(w, http.StatusOK, resp)
+	return s.reply(w, r, http.StatusOK, resp)
 }
 
 // operand reads the fields that the path, the query and the header of a request hold, and returns the limiter of its
@@ -233,13 +288,10 @@ func (s *Server) operand(r *http.Request, req any, fields []api.Field, all bool)
 	if err != nil {
 		return nil, err
 	}
-	lim := s.cfg.Limiter
-	switch {
-	case !all:
-		if lim, err = s.in(r, q.Get("namespace")); err != nil {
-			return nil, err
-		}
-	case q.Has("namespace"):
+	if err := conditions(r, fields); err != nil {
+		return nil, err
+	}
+	if all && q.Has("namespace") {
 		return nil, badField("namespace", "has no meaning here: the path or the body names it")
 	}
 	for _, f := range fields {
@@ -262,7 +314,30 @@ func (s *Server) operand(r *http.Request, req any, fields []api.Field, all bool)
 			}
 		}
 	}
-	return lim, nil
+	if all {
+		return s.cfg.Limiter, nil
+	}
+	if wide, ok := req.(api.Wide); ok && wide.Everywhere() {
+		if _, err := s.in(r, auth.Access{Namespace: auth.All}); err != nil {
+			return nil, err
+		}
+	}
+	entity, resource := api.About(req, fields)
+	return s.in(r, auth.Access{Namespace: q.Get("namespace"), Entity: entity, Resource: resource})
+}
+
+// conditions refuses a change under a condition that nothing would check.
+func conditions(r *http.Request, fields []api.Field) error {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return nil
+	}
+	for _, name := range []string{"If-Match", "If-None-Match"} {
+		known := slices.ContainsFunc(fields, func(f api.Field) bool { return f.Name == name })
+		if !known && len(r.Header.Values(name)) > 0 {
+			return badField(name, "is for limits and entities: this change has no conditions")
+		}
+	}
+	return nil
 }
 
 func (s *Server) refresh(w http.ResponseWriter, r *http.Request) error {

@@ -7,7 +7,6 @@ package httpapi
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,7 +17,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirlimits/weir/internal/answer"
 	"github.com/weirlimits/weir/internal/serve/admission"
+	"github.com/weirlimits/weir/internal/serve/conns"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/leaseid"
 	"github.com/weirlimits/weir/internal/serve/ratelog"
@@ -29,12 +30,12 @@ type Config struct {
 	decide.Config
 	// LegacyHeaders adds X-RateLimit-Limit, -Remaining and -Reset.
 	LegacyHeaders bool
+	// Errors is the format of problems with requests to acquire. Clients that accept application/problem+json get that.
+	Errors answer.Format
 	// AllowedHosts are the host names, without port, that requests may use. Defaults to all.
 	AllowedHosts []string
 	// Metrics counts requests and provides /metrics and /v1/overview. Defaults to none.
 	Metrics Metrics
-	// LogRequests logs each request at level Info.
-	LogRequests bool
 	// Version is reported by /healthz.
 	Version string
 }
@@ -44,22 +45,21 @@ type Server struct {
 	cfg     Config
 	decide  *decide.Decider
 	handler http.Handler
-	logs    bool // whether each request is logged
 
-	bodies    atomic.Int64     // bytes; see incoming
-	declaring *admission.Slots // of requests with manifests
+	listener  atomic.Pointer[conns.Listener] // nil until Serve
+	declaring *admission.Slots               // of requests with manifests
+	decoding  decoders
 }
 
-// New returns a server. Without a LeaseKey, it uses the store's key, which the store creates on first use.
+// New returns a server. Without a Signer, it uses the store's key, which the store creates on first use.
 func New(cfg Config) (*Server, error) {
 	d, err := decide.New(cfg.Config)
 	if err != nil {
 		return nil, err
 	}
 	cfg.Config = d.Config
-	s := &Server{cfg: cfg, decide: d, declaring: admission.New(maxManifests)}
-	s.logs = cfg.LogRequests || cfg.Log.Enabled(context.Background(), slog.LevelDebug)
-	s.handler = s.atHome(s.guard(slash(s.mux())))
+	s := &Server{cfg: cfg, decide: d, declaring: admission.New(maxManifests), decoding: newDecoders()}
+	s.handler = s.hardened(s.checkHost(s.guard(slash(s.mux()))))
 	if cfg.Metrics != nil {
 		s.handler = cfg.Metrics.Requests(s.handler)
 	}
@@ -69,12 +69,27 @@ func New(cfg Config) (*Server, error) {
 // Handler returns the handler for all paths.
 func (s *Server) Handler() http.Handler { return s.handler }
 
+// Probes returns a handler for /healthz and /readyz alone, for an address of their own.
+func (s *Server) Probes() http.Handler {
+	mux := http.NewServeMux()
+	for _, path := range []string{"/healthz", "/readyz"} {
+		mux.Handle("GET "+path, s.handler)
+	}
+	return mux
+}
+
 // Serve answers requests on a listener until ctx ends. It then stops accepting requests, gives those in progress
 // [Config.Grace] to finish, and returns nil, or an error if some were cut off. It closes the listener. Call it only
 // once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	hs := s.httpServer(ctx, s.probesAlone(s.handler))
-	ln = s.secured(s.decide.Bounded(ln, spares))
+	hs := s.httpServer(ctx, s.handler)
+	bounded := s.decide.Bounded(ln)
+	s.listener.Store(bounded)
+	if s.cfg.TLS != nil {
+		ln = newSecured(bounded, s.cfg.TLS, s.cfg.Log)
+	} else {
+		ln = bounded
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- hs.Serve(ln) }()
 	select {
@@ -95,46 +110,55 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// spares is the number of connections beyond the maximum that are for probes, so that a busy server is not taken for a
-// dead one and restarted.
-const spares = 32
-
-// probesAlone answers only probes on spare connections.
-func (s *Server) probesAlone(next http.Handler) http.Handler {
-	refuse := s.handle(func(http.ResponseWriter, *http.Request) error { return errCrowded })
+// hardened records that a request is in progress on its connection, which ends with the answer if it is old, and sets
+// the header fields that protect browsers.
+func (s *Server) hardened(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !decide.Spare(r.Context()) {
-			next.ServeHTTP(w, r)
-			return
+		c := connOf(r)
+		c.Begin()
+		defer c.End()
+		h := w.Header()
+		h["X-Content-Type-Options"] = noSniff
+		if c.Old() {
+			h["Connection"] = closing
 		}
-		w.Header().Set("Connection", "close")
-		if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" {
-			next.ServeHTTP(w, r)
-			return
+		if s.cfg.TLS != nil {
+			h["Strict-Transport-Security"] = onlyTLS
 		}
-		refuse.ServeHTTP(w, r)
+		next.ServeHTTP(w, r)
 	})
 }
 
-// secured adds TLS without HTTP/2, because an HTTP/2 connection could carry any number of concurrent requests.
-func (s *Server) secured(ln net.Listener) net.Listener {
-	if s.cfg.TLS == nil {
-		return ln
-	}
-	cfg := s.cfg.TLS.Clone()
-	cfg.NextProtos = []string{"http/1.1"}
-	return tls.NewListener(ln, cfg)
+var (
+	noSniff = []string{"nosniff"}
+	closing = []string{"close"}
+	onlyTLS = []string{"max-age=31536000"} // a year
+)
+
+type connKey struct{}
+
+// connOf returns the connection of a request, or nil if Serve does not serve it.
+func connOf(r *http.Request) *conns.Conn {
+	c, _ := r.Context().Value(connKey{}).(*conns.Conn)
+	return c
 }
 
 func (s *Server) httpServer(ctx context.Context, h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
-		ReadHeaderTimeout: 20 * time.Second, // the same, so that the timer is set only once
-		ReadTimeout:       20 * time.Second,
+		ReadHeaderTimeout: maxHeaderTime, // the same, so that the timer is set only once
+		ReadTimeout:       maxHeaderTime,
 		WriteTimeout:      decide.MaxWait + 30*time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    leaseid.MaxLen + 16<<10,
-		ConnContext:       decide.MarkSpare,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, conns.Of(c.RemoteAddr()))
+		},
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if state == http.StateIdle {
+				conns.Of(c.RemoteAddr()).Idle()
+			}
+		},
 		// Requests in progress continue after ctx has ended.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		// Mostly about clients that disconnect or do not speak HTTP, which anyone can cause.
@@ -142,9 +166,9 @@ func (s *Server) httpServer(ctx context.Context, h http.Handler) *http.Server {
 	}
 }
 
-// CheckListen refuses an address that other machines can reach, unless insecure is set: there is no authentication.
-func CheckListen(addr string, insecure bool) error {
-	const field = "http address"
+// CheckListen refuses an address that other machines can reach, unless safe is set.
+func CheckListen(addr string, safe bool) error {
+	const field = "address"
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return badField(field, "%q is not HOST:PORT, as in 127.0.0.1:8080", addr)
@@ -153,9 +177,9 @@ func CheckListen(addr string, insecure bool) error {
 		return badField(field, "%q has a bad port %q: write 0 to 65535", addr, port)
 	}
 	ip, err := netip.ParseAddr(host)
-	if insecure || host == "localhost" || err == nil && ip.IsLoopback() {
+	if safe || host == "localhost" || err == nil && ip.IsLoopback() {
 		return nil
 	}
-	return badField(field, "%q can be reached from outside and nobody is authenticated: "+
-		"use --auth, or 127.0.0.1, or --insecure behind a proxy that authenticates", addr)
+	return badField(field, "%q can be reached from outside: use --auth with --tls-cert and --tls-key, or 127.0.0.1, "+
+		"or --insecure behind a proxy that authenticates or terminates TLS", addr)
 }

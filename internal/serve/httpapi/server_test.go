@@ -122,7 +122,7 @@ func TestAcquire(t *testing.T) {
 		for name, want := range map[string]string{
 			"Content-Type":          "application/json",
 			"RateLimit-Policy":      `"rpm";q=10;w=60, "tpm";q=1000;w=60`,
-			"RateLimit":             `"rpm";r=9;t=6, "tpm";r=300;t=1`,
+			"RateLimit":             `"rpm";r=9;t=54, "tpm";r=300;t=18`,
 			"X-RateLimit-Limit":     "1000",
 			"X-RateLimit-Remaining": "300",
 			"X-RateLimit-Reset":     "42",
@@ -214,7 +214,9 @@ func TestStoreDown(t *testing.T) {
 		if a.Header().Get("Retry-After") == "" || strings.Contains(a.Body.String(), "secret-host") {
 			t.Errorf("got %v %s", a.Header(), a.Body)
 		}
-		a = f.must(t, 200, "POST", "/v1/acquire", `{"entity":"alice","resource":"gpt-4","on_unavailable":"allow"}`)
+		f.must(t, 503, "POST", "/v1/acquire", `{"entity":"alice","resource":"gpt-4","on_unavailable":"allow"}`) // it can only be stricter
+		f.must(t, 200, "PUT", "/v1/system", `{"on_unavailable":"allow"}`)
+		a = f.must(t, 200, "POST", "/v1/acquire", `{"entity":"alice","resource":"gpt-4"}`)
 		if a.JSON["degraded"] != true || a.Header().Get("Weir-Degraded") != "store-unavailable" || strings.Contains(a.Body.String(), "secret-host") {
 			t.Errorf("got %v %s", a.Header(), a.Body)
 		}

@@ -37,10 +37,13 @@ func (s streams) stream(w http.ResponseWriter, r *http.Request, event string, mo
 	if r.Method == http.MethodHead {
 		most = 1
 	}
-	e := &events{prefix: "event: " + event + "\ndata: ", most: most, w: w, out: http.NewResponseController(w)}
+	e := &events{
+		prefix: []byte("event: " + event + "\ndata: "), most: most, w: w, out: http.NewResponseController(w),
+		reserve: func(bytes int) bool { return s.decide.Reserve(r.Context(), callerOf(r), bytes, 0) },
+	}
 	var beats sync.WaitGroup
 	defer beats.Wait()
-	ctx, end := s.decide.UntilDrained(r.Context())
+	ctx, end := s.decide.Long(r.Context())
 	defer end()
 	ctx, cancel := context.WithTimeout(ctx, streamFor)
 	defer cancel()
@@ -49,35 +52,39 @@ func (s streams) stream(w http.ResponseWriter, r *http.Request, event string, mo
 	switch {
 	case e.sent > 0:
 		return nil
-	case errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), decide.ErrDraining):
-		return decide.ErrDraining
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return context.Cause(ctx)
 	}
 	return err
 }
 
 // events writes a stream of events.
 type events struct {
-	prefix string
-	most   int
+	prefix  []byte
+	most    int
+	reserve func(bytes int) bool
 
 	mu   sync.Mutex
 	w    http.ResponseWriter
 	out  *http.ResponseController
-	b    []byte
 	sent int
+	held int // the size of the largest event
 }
 
 func (e *events) send(data []byte) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if !e.reserve(len(data) - e.held) {
+		return decide.ErrUnread
+	}
+	e.held = max(e.held, len(data))
 	if e.sent == 0 {
 		h := e.w.Header()
 		h["Content-Type"], h["Cache-Control"] = []string{"text/event-stream"}, noStore
 		e.w.WriteHeader(http.StatusOK)
 	}
 	e.sent++
-	e.b = append(append(append(e.b[:0], e.prefix...), data...), "\n\n"...)
-	if err := e.write(e.b); err != nil {
+	if err := e.write(e.prefix, data, []byte("\n\n")); err != nil {
 		return err
 	}
 	if e.sent == e.most {
@@ -86,10 +93,12 @@ func (e *events) send(data []byte) error {
 	return nil
 }
 
-func (e *events) write(b []byte) error {
+func (e *events) write(parts ...[]byte) error {
 	_ = e.out.SetWriteDeadline(time.Now().Add(slowWrite)) // not every writer supports deadlines
-	if _, err := e.w.Write(b); err != nil {
-		return err
+	for _, b := range parts {
+		if _, err := e.w.Write(b); err != nil {
+			return err
+		}
 	}
 	return e.out.Flush()
 }

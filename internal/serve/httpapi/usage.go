@@ -12,18 +12,19 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
-	"github.com/weirlimits/weir/internal/serve/auth"
-	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
 // runningUsage selects the usage of the current window. Usage by store covers all namespaces together.
 type runningUsage struct {
 	By       admin.UsageBy `json:"by" in:"query"`
-	Entity   string        `json:"entity" in:"query"`
-	Resource string        `json:"resource" in:"query"`
+	Entity   string        `json:"entity" in:"query" about:"entity"`
+	Resource string        `json:"resource" in:"query" about:"resource"`
 	Window   admin.Window  `json:"window" in:"query"`
 	Max      int           `json:"max" in:"query" range:"1..1000"`
 }
+
+// Everywhere implements [api.Wide].
+func (q *runningUsage) Everywhere() bool { return q.By == admin.ByStore }
 
 // streamEvery is the interval between looks at the current window.
 const streamEvery = 2 * time.Second
@@ -34,9 +35,6 @@ func (s streams) streamUsage(w http.ResponseWriter, r *http.Request) error {
 	lim, err := s.operand(r, &q, api.FieldsOf(reflect.TypeFor[runningUsage]()), false)
 	if err != nil {
 		return err
-	}
-	if q.By == admin.ByStore && !callerOf(r).Everywhere(auth.Read) {
-		return decide.ErrForbidden
 	}
 	u := admin.UsageQuery{
 		By: q.By, Entity: q.Entity, Resource: q.Resource, Window: cmp.Or(q.Window, admin.Hourly),

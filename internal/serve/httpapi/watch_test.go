@@ -36,10 +36,20 @@ func (s *stream) Flush()                      {}
 
 // open starts a request whose answer is a stream.
 func open(ctx context.Context, h http.Handler, target string) *stream {
+	return openAs(ctx, h, target, "")
+}
+
+// openAs is open with a token.
+func openAs(ctx context.Context, h http.Handler, target, token string) *stream {
 	r, w := io.Pipe()
 	s := &stream{header: make(http.Header), w: w, lines: make(chan string, 1000)}
 	go func() {
-		h.ServeHTTP(s, httptest.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody))
+		req := httptest.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
+		req.Header.Set("Accept", "text/event-stream")
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+		h.ServeHTTP(s, req)
 		_ = w.Close()
 	}()
 	go func() {
@@ -93,7 +103,7 @@ func TestWatch(t *testing.T) {
 		if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerHour("rpm", 60)); err != nil {
 			t.Fatal(err)
 		}
-		srv, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: lim, LeaseKey: []byte("0123456789abcdef")}})
+		srv, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: lim, Signer: signer("0123456789abcdef")}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,11 +45,27 @@ func FuzzLeaseID(f *testing.F) {
 	if _, got, ok := parse(key, sign(key, "blue", local)); !ok || !reflect.DeepEqual(got, local) {
 		f.Fatalf("got %+v, %t", got, ok)
 	}
+	strict := held
+	strict.Since = time.Unix(1_800_000_000, 123_456_789).UTC()
+	strict.Charges = append([]weir.TokenCharge{{
+		Entity: "alice", Limit: weir.Limit{Name: "tpm", Amount: 5, Period: time.Second, Burst: 5, Strict: true, MaxDebt: 7}, Tokens: 2, Epoch: 9, Over: 3,
+	}}, held.Charges...)
+	if _, got, ok := parse(key, sign(key, "blue", strict)); !ok || !reflect.DeepEqual(got, strict) {
+		f.Fatalf("got %+v, %t", got, ok)
+	}
+	grid := held
+	grid.Charges = append(grid.Charges, weir.TokenCharge{
+		Entity: "org", Resource: weir.TotalResource, Limit: weir.PerMinute("rpm", 10), Tokens: 1,
+	}, weir.TokenCharge{Entity: "alice", Limit: weir.PerMinute("rpm", 10), Tokens: 1})
+	if _, got, ok := parse(key, sign(key, "blue", grid)); !ok || !reflect.DeepEqual(got, grid) {
+		f.Fatalf("got %+v, %t", got, ok)
+	}
+	f.Add(sign(key, "blue", grid), []byte{2, 0, 0})
 	f.Add(id, []byte{1, 0, 0})
 	f.Add(id[:9]+"\r\n"+id[9:], []byte{})
 	f.Add("AAAA", bytes.Repeat([]byte{0xff}, 64))
 	f.Fuzz(func(t *testing.T, text string, payload []byte) {
-		if _, _, ok := parse(key, text); ok && text != id {
+		if _, _, ok := parse(key, text); ok && text != id && text != sign(key, "blue", grid) {
 			t.Fatalf("%q passes", text)
 		}
 		// A signed payload that parses survives a round trip.

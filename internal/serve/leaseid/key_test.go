@@ -3,6 +3,7 @@ package leaseid_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"sync"
 	"testing"
@@ -111,6 +112,42 @@ func TestForeignStoredKey(t *testing.T) {
 		var failed *weir.StoreError
 		if !errors.As(err, &failed) {
 			t.Errorf("%s: got error %v", name, err)
+		}
+	}
+}
+
+// TestStoredKeyOfEarlierVersion: a key in the registry, where earlier versions put it, stays in use and where it is.
+func TestStoredKeyOfEarlierVersion(t *testing.T) {
+	t.Parallel()
+	st := memory.New(nil)
+	old := store.Key{Namespace: store.Registry, Kind: store.KindSecret, ID: "leases"}
+	want := bytes.Repeat([]byte{7}, 32)
+	value := `{"key":"` + base64.StdEncoding.EncodeToString(want) + `"}`
+	if err := st.Commit(t.Context(), store.Write{Record: store.Record{Key: old, Value: []byte(value)}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		key, err := leaseid.StoredKey(t.Context(), limiterOn(t, st))
+		if err != nil || !bytes.Equal(key, want) {
+			t.Errorf("got %x, %v, want %x", key, err, want)
+		}
+	}
+}
+
+// TestStoredKeyApart: a new key is not in the registry, which readers of the store may read.
+func TestStoredKeyApart(t *testing.T) {
+	t.Parallel()
+	st := memory.New(nil)
+	if _, err := leaseid.StoredKey(t.Context(), limiterOn(t, st)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		namespace string
+		want      int
+	}{{store.Registry, 0}, {store.Secrets, 1}} {
+		page, err := st.List(t.Context(), store.Query{Namespace: c.namespace, Kind: store.KindSecret})
+		if err != nil || len(page.Records) != c.want {
+			t.Errorf("%s: %d secrets, %v, want %d", c.namespace, len(page.Records), err, c.want)
 		}
 	}
 }

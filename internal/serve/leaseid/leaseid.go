@@ -2,33 +2,43 @@
 package leaseid
 
 import (
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/store"
 )
 
 // A lease ID contains everything about a lease, so that any instance with the same key can settle it:
 //
 //	base64url( version | expires ms | seq | id | namespace | its opaque id | entity | resource | charges | mac )
-//	charge: flags | [entity] | limit name | amount | period ns | burst | tokens
+//	charge: flags | [entity] | [resource] | limit name | amount | period ns | burst | tokens | terms
+//	terms: [max debt] | [since ns | epoch] | [over] | [what | [slots | heal ns] | [birth | end ns | valid ns]]
 //
 // Strings are prefixed with their length, and numbers are varints. The mac is HMAC-SHA256 over a label and everything
 // before it, truncated to 16 bytes. The content is not secret: clients can read it, but must not rely on it.
+//
+// Version 1 has charges to one resource alone, and an entity at each that is to a parent. Version 2, of leases with
+// charges to a group or a total, has an entity or a resource where it is another one than that of the charge before.
+// Version 3, of leases with charges to slots, is as version 2, and each charge ends with what it has of slots.
 
 const (
-	version = 1
-	macSize = 16
-	// MaxLen is the maximum length of an ID. It is far above that of the largest chain with the most limits.
+	version     = 1
+	versionGrid = 2
+	versionHeld = 3
+	macSize     = 16
+	// MaxLen is the maximum length of an ID. It is above that of the longest chain with the most limits, each with a
+	// name of 64 bytes, on a resource, its group and the total.
 	MaxLen = 256 << 10
 	// MinKey is the minimum length of a key in bytes.
 	MinKey = 16
@@ -37,9 +47,19 @@ const (
 // Flags of a charge.
 const (
 	flagOverride = 1 << iota
-	flagParent   // of another entity than the lease's, which follows
+	flagEntity   // of another entity than the lease's or, in version 2, the charge's before; it follows
 	flagLeftOut
 	flagLocal // of the lease; it has charges
+	flagMaxDebt
+	flagStrict // since follows, of the lease, and the epoch
+	flagOver
+	flagResource // in version 2: on another resource than that of the charge before; it follows
+)
+
+// What a charge has of slots, in version 3.
+const (
+	hasSlots = 1 << iota // the limit is one of slots: their number and heal time follow
+	hasHold              // the lease holds them: by what follows
 )
 
 var encoding = base64.RawURLEncoding.Strict()
@@ -50,30 +70,43 @@ type Lease struct {
 	Held      weir.LeaseToken
 }
 
-// Signer makes IDs and accepts only its own. It is safe for concurrent use.
-type Signer struct{ scratches sync.Pool }
+// Signer makes IDs, and accepts only those made with one of its keys. It is safe for concurrent use.
+type Signer struct{ keys []*key }
+
+// key is a key, with scratch space to sign with it.
+type key struct{ scratches sync.Pool }
 
 type scratch struct {
 	mac     hash.Hash
 	payload []byte
 }
 
-// New returns a signer with a key of at least [MinKey] bytes. Signers with equal keys accept each other's IDs.
-func New(key []byte) *Signer {
-	return &Signer{scratches: sync.Pool{New: func() any { return &scratch{mac: hmac.New(sha256.New, key)} }}}
+// New returns a signer. The first key signs; IDs made with any of them are accepted. A key has at least [MinKey] bytes.
+func New(keys ...[]byte) *Signer {
+	s := &Signer{}
+	for _, k := range keys {
+		s.keys = append(s.keys, &key{sync.Pool{New: func() any { return &scratch{mac: hmac.New(sha256.New, k)} }}})
+	}
+	return s
 }
 
-// Open is [New]. If key is empty, it uses the key of the limiter's store, which the store creates once.
-func Open(lim *weir.Limiter, key []byte) (*Signer, error) {
-	if len(key) == 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		var err error
-		if key, err = StoredKey(ctx, lim); err != nil {
-			return nil, fmt.Errorf("read the key of lease ids: %w", err)
+// Read returns a signer with the keys in a text, one a line. Empty lines are skipped.
+func Read(text string) (*Signer, error) {
+	var keys [][]byte
+	for line := range strings.Lines(text) {
+		k := strings.TrimRight(line, "\r\n")
+		switch {
+		case k == "":
+			continue
+		case len(k) < MinKey:
+			return nil, fmt.Errorf("has %d bytes, at least %d are needed", len(k), MinKey)
 		}
+		keys = append(keys, []byte(k))
 	}
-	return New(key), nil
+	if len(keys) == 0 {
+		return nil, errors.New("is empty")
+	}
+	return New(keys...), nil
 }
 
 // Unique returns a [weir.LeaseToken.ID] that no other lease has. It may be guessable, because IDs are signed.
@@ -97,15 +130,16 @@ func (c *scratch) sign(dst, payload []byte) []byte {
 
 // Append appends the ID of a lease.
 func (s *Signer) Append(dst []byte, l *Lease) []byte {
-	c := s.scratches.Get().(*scratch)
-	defer s.scratches.Put(c)
+	k := s.keys[0]
+	c := k.scratches.Get().(*scratch)
+	defer k.scratches.Put(c)
 	payload := appendLease(c.payload[:0], l)
 	payload = c.sign(payload, payload)
 	c.payload = payload
 	return encoding.AppendEncode(dst, payload)
 }
 
-// Parse returns the lease of an ID made by this signer or one with the same key, and false for anything else.
+// Parse returns the lease of an ID made with one of the signer's keys, and false for anything else.
 func (s *Signer) Parse(id string) (*Lease, bool) {
 	if len(id) > MaxLen || strings.ContainsAny(id, "\r\n") { // base64 would skip line breaks
 		return nil, false
@@ -114,56 +148,125 @@ func (s *Signer) Parse(id string) (*Lease, bool) {
 	if err != nil || len(raw) < macSize {
 		return nil, false
 	}
-	c := s.scratches.Get().(*scratch)
-	defer s.scratches.Put(c)
 	payload, mac := raw[:len(raw)-macSize], raw[len(raw)-macSize:]
-	c.payload = c.sign(c.payload[:0], payload)
-	if !hmac.Equal(mac, c.payload) {
+	if !slices.ContainsFunc(s.keys, func(k *key) bool { return k.made(payload, mac) }) {
 		return nil, false
 	}
 	return parse(payload)
 }
 
+// made reports whether the key made the mac of a payload.
+func (k *key) made(payload, mac []byte) bool {
+	c := k.scratches.Get().(*scratch)
+	defer k.scratches.Put(c)
+	c.payload = c.sign(c.payload[:0], payload)
+	return hmac.Equal(mac, c.payload)
+}
+
 func appendLease(b []byte, l *Lease) []byte {
 	h := &l.Held
-	b = append(b, version)
+	v := byte(version)
+	if slices.ContainsFunc(h.Charges, func(c weir.TokenCharge) bool { return c.Resource != "" }) {
+		v = versionGrid
+	}
+	if slices.ContainsFunc(h.Charges, func(c weir.TokenCharge) bool { return c.Limit.Slots != 0 }) {
+		v = versionHeld
+	}
+	b = append(b, v)
 	b = binary.AppendVarint(b, h.Expires.UnixMilli())
 	b = binary.AppendUvarint(b, uint64(h.Seq))
 	for _, s := range []string{h.ID, l.Namespace, h.Namespace, h.Entity, h.Resource} {
 		b = appendText(b, s)
 	}
 	b = binary.AppendUvarint(b, uint64(len(h.Charges)))
+	entity, resource := h.Entity, ""
 	for i := range h.Charges {
 		c := &h.Charges[i]
-		var flags byte
-		if c.Override {
-			flags |= flagOverride
+		b = appendCharge(b, h, c, entity, resource)
+		if v != version {
+			entity, resource = c.Entity, c.Resource
 		}
-		if c.LeftOut {
-			flags |= flagLeftOut
+		if v == versionHeld {
+			b = appendSlots(b, c)
 		}
-		if h.Local {
-			flags |= flagLocal
-		}
-		if c.Entity != h.Entity {
-			flags |= flagParent
-		}
-		b = append(b, flags)
-		if flags&flagParent != 0 {
-			b = appendText(b, c.Entity)
-		}
-		b = appendText(b, c.Limit.Name)
-		b = binary.AppendVarint(b, c.Limit.Amount)
-		b = binary.AppendVarint(b, int64(c.Limit.Period))
-		b = binary.AppendVarint(b, c.Limit.Burst)
-		b = binary.AppendVarint(b, c.Tokens)
 	}
 	return b
 }
 
+// appendCharge appends a charge, which names its entity and resource if they are others than these.
+func appendCharge(b []byte, h *weir.LeaseToken, c *weir.TokenCharge, entity, resource string) []byte {
+	var flags byte
+	for i, set := range [...]bool{ // in the order of the flags
+		c.Override, c.Entity != entity, c.LeftOut, h.Local, c.Limit.MaxDebt != 0, c.Limit.Strict, c.Over != 0,
+		c.Resource != resource,
+	} {
+		if set {
+			flags |= 1 << i
+		}
+	}
+	b = append(b, flags)
+	if flags&flagEntity != 0 {
+		b = appendText(b, c.Entity)
+	}
+	if flags&flagResource != 0 {
+		b = appendText(b, c.Resource)
+	}
+	b = appendText(b, c.Limit.Name)
+	b = binary.AppendVarint(b, c.Limit.Amount)
+	b = binary.AppendVarint(b, int64(c.Limit.Period))
+	if c.Limit.Period == 0 { // a quota, or a balance, which has no window
+		b = appendText(b, c.Limit.Window.String())
+	}
+	b = binary.AppendVarint(b, c.Limit.Burst)
+	b = binary.AppendVarint(b, c.Tokens)
+	if flags&flagMaxDebt != 0 {
+		b = binary.AppendVarint(b, c.Limit.MaxDebt)
+	}
+	if flags&flagStrict != 0 {
+		b = binary.AppendUvarint(binary.AppendVarint(b, h.Since.UnixNano()), c.Epoch)
+	}
+	if flags&flagOver != 0 {
+		b = binary.AppendVarint(b, c.Over)
+	}
+	return b
+}
+
+// appendSlots appends what a charge has of slots.
+func appendSlots(b []byte, c *weir.TokenCharge) []byte {
+	what := byte(0)
+	if c.Limit.Slots != 0 {
+		what |= hasSlots
+	}
+	if c.Hold != nil {
+		what |= hasHold
+	}
+	b = append(b, what)
+	if what&hasSlots != 0 {
+		b = binary.AppendVarint(binary.AppendVarint(b, c.Limit.Slots), int64(c.Limit.Heal))
+	}
+	if h := c.Hold; h != nil {
+		b = binary.AppendVarint(binary.AppendUvarint(b, h.Birth), h.End.UnixNano())
+		b = binary.AppendVarint(b, int64(h.Valid))
+	}
+	return b
+}
+
+// slots reads what a charge has of slots.
+func (r *reader) slots(c *weir.TokenCharge) {
+	what := r.byte()
+	if what&hasSlots != 0 {
+		c.Limit.Balance = false // nor is it a rate or a quota
+		c.Limit.Slots, c.Limit.Heal = r.varint(), time.Duration(r.varint())
+	}
+	if what&hasHold != 0 {
+		c.Hold = &store.Hold{Birth: r.uvarint(), End: time.Unix(0, r.varint()).UTC(), Valid: time.Duration(r.varint())}
+	}
+}
+
 func parse(payload []byte) (*Lease, bool) {
 	r := reader{rest: payload}
-	if r.byte() != version {
+	v := r.byte()
+	if v < version || v > versionHeld {
 		return nil, false
 	}
 	l := &Lease{}
@@ -173,19 +276,51 @@ func parse(payload []byte) (*Lease, bool) {
 	for _, s := range []*string{&h.ID, &l.Namespace, &h.Namespace, &h.Entity, &h.Resource} {
 		*s = r.text()
 	}
+	last := weir.TokenCharge{Entity: h.Entity}
 	for range r.count() {
-		c := weir.TokenCharge{Entity: h.Entity}
-		flags := r.byte()
-		c.Override, c.LeftOut = flags&flagOverride != 0, flags&flagLeftOut != 0
-		h.Local = h.Local || flags&flagLocal != 0
-		if flags&flagParent != 0 {
-			c.Entity = r.text()
+		c := r.charge(h, last.Entity, last.Resource)
+		if v == versionHeld {
+			r.slots(&c)
 		}
-		c.Limit = weir.Limit{Name: r.text(), Amount: r.varint(), Period: time.Duration(r.varint()), Burst: r.varint()}
-		c.Tokens = r.varint()
-		h.Charges = append(h.Charges, c)
+		if h.Charges = append(h.Charges, c); v != version {
+			last = c
+		} else if c.Resource != "" {
+			return nil, false
+		}
 	}
 	return l, !r.failed && len(r.rest) == 0 && h.Seq >= 0
+}
+
+// charge reads a charge, of this entity and on this resource unless it names others.
+func (r *reader) charge(h *weir.LeaseToken, entity, resource string) weir.TokenCharge {
+	c := weir.TokenCharge{Entity: entity, Resource: resource}
+	flags := r.byte()
+	c.Override, c.LeftOut = flags&flagOverride != 0, flags&flagLeftOut != 0
+	h.Local = h.Local || flags&flagLocal != 0
+	if flags&flagEntity != 0 {
+		c.Entity = r.text()
+	}
+	if flags&flagResource != 0 {
+		c.Resource = r.text()
+	}
+	c.Limit = weir.Limit{Name: r.text(), Amount: r.varint(), Period: time.Duration(r.varint())}
+	if c.Limit.Period == 0 {
+		text := r.text()
+		c.Limit.Balance = text == ""
+		r.failed = r.failed || c.Limit.Window.UnmarshalText([]byte(text)) != nil
+	}
+	c.Limit.Burst = r.varint()
+	c.Tokens = r.varint()
+	if flags&flagMaxDebt != 0 {
+		c.Limit.MaxDebt = r.varint()
+	}
+	if c.Limit.Strict = flags&flagStrict != 0; c.Limit.Strict {
+		h.Since, c.Epoch = time.Unix(0, r.varint()).UTC(), r.uvarint()
+	}
+	if flags&flagOver != 0 {
+		c.Over = r.varint()
+	}
+	return c
 }
 
 func appendText(b []byte, s string) []byte {

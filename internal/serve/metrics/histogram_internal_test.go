@@ -53,7 +53,7 @@ func TestLabels(t *testing.T) {
 	t.Parallel()
 	l := labels{max: 2}
 	for _, tt := range []struct{ name, want string }{{"", ""}, {"api", "api"}, {"third", Other}, {"api", "api"}, {"", ""}} {
-		n := l.of(tt.name, true)
+		n := l.of(tt.name, func() bool { return false })
 		if got := l.names()[n]; got != tt.want {
 			t.Errorf("%q is called %q, want %q", tt.name, got, tt.want)
 		}

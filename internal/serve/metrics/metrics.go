@@ -27,8 +27,8 @@ import (
 type Config struct {
 	// Version is the version of the program.
 	Version string
-	// Resources is how many resources, and how many limit names, get a label value of their own; the rest are
-	// "other". The default is 100.
+	// Resources is how many resources that the catalog has limits for, how many others, and how many limit names of
+	// the catalog and of requests get a label value of their own; the rest are "other". The default is 100.
 	Resources int
 	// Namespaces is how many namespaces get a label value of their own; the rest are "other". 0 means no such label.
 	Namespaces int
@@ -158,8 +158,10 @@ func (m *Metrics) second(now time.Time) {
 	if lim := m.limiter.Load(); lim != nil {
 		st := parts.Of(lim).Policies.Stats()
 		all.hits, all.misses = st.Hits, st.Misses
+		out := parts.Of(lim).Outage.Stats()
+		all.unanswered = out.TimedOut + out.Failed + out.NotCalled
 	}
 	came := m.window.advance(now, &all)
-	m.episode.second(m.cfg.Log, now, came.totals[degraded], came.totals[failed])
+	m.episode.second(m.cfg.Log, now, came.totals[local]+came.totals[unmetered], came.totals[failed])
 	m.degraded.Store(!m.episode.began.IsZero())
 }

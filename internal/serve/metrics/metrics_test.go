@@ -7,9 +7,12 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/serve/metrics"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
@@ -35,6 +38,7 @@ func TestOutcomes(t *testing.T) {
 			t.Fatal("no error")
 		}
 	}
+	r.admits()
 	r.store.err = errDown
 	for _, on := range []weir.OnUnavailable{weir.OnUnavailableDeny, weir.OnUnavailableAllow} {
 		_, err := r.lim.Acquire(ctx, weir.Request{Entity: "carol", Resource: "api", OnUnavailable: on})
@@ -50,7 +54,7 @@ func TestOutcomes(t *testing.T) {
 	r.has(
 		`weir_decisions_total{outcome="allowed",resource="api"} 10`,
 		`weir_decisions_total{outcome="refused",resource="api"} 2`,
-		`weir_decisions_total{outcome="degraded",resource="api"} 1`,
+		`weir_decisions_total{outcome="unmetered",resource="api"} 1`, `weir_decisions_total{outcome="local",resource="api"} 0`,
 		`weir_decisions_total{outcome="failed",resource="api"} 2`,
 		`weir_decisions_total{outcome="allowed",resource="files"} 2`,
 		`weir_decisions_total{outcome="invalid",resource="other"} 2`,
@@ -160,7 +164,7 @@ func TestSpending(t *testing.T) {
 	}
 	r.limits(admin.Scope{Entity: "team"}, weir.PerHour("tph", 5000))
 	lease := r.take("alice", "api", weir.Tokens{"rph": 1, "tph": 100})
-	if err := lease.Adjust(ctx, weir.Tokens{"tph": 40}); err != nil {
+	if _, err := lease.Adjust(ctx, weir.Tokens{"tph": 40}); err != nil {
 		t.Fatal(err)
 	}
 	back := r.take("alice", "api", weir.Tokens{"rph": 1, "tph": 500})
@@ -215,6 +219,48 @@ func TestNoAllocation(t *testing.T) { //nolint:paralleltest // measures what the
 	}
 }
 
+// TestSlots: what is taken, given back and lost of limits of slots, whoever renews them; refusals take none.
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(clock.Epoch) + time.Hour) // clocks before it would be far behind
+		r, ctx := setup(t, metrics.Config{}), t.Context()
+		r.limits(admin.Scope{Resource: "video"}, weir.Limit{Name: "parallel", Slots: 4}, weir.PerHour("rph", 100))
+		want := func(taken, returned, lost int) {
+			t.Helper()
+			for name, n := range map[string]int{"taken": taken, "returned": returned, "lost": lost} {
+				r.has(fmt.Sprintf("weir_slots_%s_total %d", name, n))
+			}
+		}
+		want(0, 0, 0)
+		acquire := func(n int64) *weir.Lease {
+			return r.take("alice", "video", weir.Tokens{"parallel": n, "rph": 1})
+		}
+		one, two := acquire(1), acquire(2)
+		if acquire(2) != nil {
+			t.Error("5 of 4 slots are held")
+		}
+		want(3, 0, 0)
+		if err := one.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+		want(3, 1, 0)
+		away, err := r.lim.LeaseFromToken(ctx, two.Token("two", time.Now().Add(time.Hour)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := away.Renew(ctx); err != nil {
+			t.Fatal(err)
+		}
+		want(3, 1, 0)
+		time.Sleep(2 * time.Minute)
+		if _, err := away.Renew(ctx); !errors.Is(err, weir.ErrSlotLost) {
+			t.Fatal(err)
+		}
+		want(3, 1, 2)
+	})
+}
+
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	for _, cfg := range []metrics.Config{{Resources: -1}, {Namespaces: -1}, {Namespaces: 101}} {
@@ -250,6 +296,7 @@ func TestStrangeNames(t *testing.T) {
 func TestMadeUpNames(t *testing.T) {
 	t.Parallel()
 	r := setup(t, metrics.Config{Resources: 1})
+	r.admits()
 	r.store.err = errDown
 	for _, resource := range []string{"made up", "\xff", "api"} {
 		for _, on := range []weir.OnUnavailable{weir.OnUnavailableDeny, weir.OnUnavailableAllow} {
@@ -259,8 +306,37 @@ func TestMadeUpNames(t *testing.T) {
 	r.store.err = nil
 	r.take("alice", "api", weir.Tokens{"rph": 1})
 	r.has(
-		`weir_decisions_total{outcome="degraded",resource="other"} 2`, `weir_decisions_total{outcome="failed",resource="other"} 2`,
+		`weir_decisions_total{outcome="unmetered",resource="other"} 2`, `weir_decisions_total{outcome="failed",resource="other"} 2`,
 		`weir_decisions_total{outcome="invalid",resource="other"} 2`, `weir_decisions_total{outcome="allowed",resource="api"} 1`,
+	)
+}
+
+// Names that callers invent, which only the system's limits or their own apply to, leave room for those of the catalog.
+func TestInventedNames(t *testing.T) {
+	t.Parallel()
+	r := setup(t, metrics.Config{Resources: 3})
+	r.limits(admin.Scope{}, weir.PerHour("rph", 1000))
+	for i := range 100 {
+		name := fmt.Sprint("invented", i)
+		r.take("mallory", name, weir.Tokens{"rph": 1})
+		for range 2 {
+			_, _ = r.lim.Acquire(t.Context(), weir.Request{
+				Entity: "mallory", Resource: "r", Tokens: weir.Tokens{name: 1}, Limits: []weir.Limit{weir.PerHour(name, 1)},
+			})
+		}
+	}
+	for _, resource := range []string{"one", "two", "three", "four"} {
+		r.limits(admin.Scope{Resource: resource}, weir.PerHour(resource, 1))
+		for range 2 {
+			r.take("alice", resource, weir.Tokens{resource: 1})
+		}
+	}
+	r.limits(admin.Scope{Entity: "alice", Resource: "five"}, weir.PerHour("rph", 1))
+	r.take("alice", "five", weir.Tokens{"rph": 1})
+	r.has(
+		`weir_decisions_total{outcome="allowed",resource="one"} 1`, `weir_decisions_total{outcome="refused",resource="three"} 1`,
+		`weir_refusals_total{limit="one",resource="one"} 1`, `weir_refusals_total{limit="three",resource="three"} 1`,
+		`-resource="four"`, `-limit="four"`, `-resource="five"`, `-invented99`,
 	)
 }
 

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -20,8 +21,10 @@ func (m *Metrics) decided(ctx context.Context, e weir.DecidedEvent) {
 	s := m.space(e.Namespace, exists)
 	k := key{e.Entity, e.Resource}
 	resource := 0
-	if o != invalid {
-		resource = m.resources.of(e.Resource, exists)
+	if exists {
+		resource = m.resource(e.Namespace, e.Entity, e.Resource)
+	} else if o != invalid {
+		resource = m.resources.known.All()[e.Resource]
 	}
 	sh := m.shard(s, e.Entity)
 	sh.mu.Lock()
@@ -32,6 +35,10 @@ func (m *Metrics) decided(ctx context.Context, e weir.DecidedEvent) {
 		sh.max = max(sh.max, e.Took)
 	}
 	switch o {
+	case invalid:
+		if errors.Is(e.Err, weir.ErrBucketQuota) {
+			sh.quota++
+		}
 	case allowed:
 		for limit, tokens := range e.Spent() {
 			sh.spend(k, limit, tokens)
@@ -41,7 +48,8 @@ func (m *Metrics) decided(ctx context.Context, e weir.DecidedEvent) {
 		if over != nil && e.Index == 0 { // the requests of one call share the error
 			for i := range over.Statuses {
 				if st := &over.Statuses[i]; st.Refused && !st.Shadow {
-					sh.tally.refuse(limitKey{m.limits.of(st.Limit, true), m.resources.of(st.Resource, true)}, 1)
+					limit := m.limits.of(st.Limit, func() bool { return st.Source != weir.SourceRequest })
+					sh.tally.refuse(limitKey{limit, m.resource(e.Namespace, st.Entity, st.Resource)}, 1)
 				}
 			}
 		}
@@ -49,6 +57,14 @@ func (m *Metrics) decided(ctx context.Context, e weir.DecidedEvent) {
 	}
 	sh.mu.Unlock()
 	m.cfg.Tracing.decided(ctx, &e, o)
+}
+
+// resource returns the number of a resource that an entity has limits for.
+func (m *Metrics) resource(namespace, entity, resource string) int {
+	return m.resources.of(resource, func() bool {
+		lim := m.limiter.Load()
+		return lim != nil && parts.Of(lim.In(namespace)).Policies.Names(entity, resource)
+	})
 }
 
 func (m *Metrics) shard(s *space, entity string) *shard {
@@ -71,13 +87,19 @@ var outcomeByCode = [weir.Codes]outcome{
 	weir.CodeExpired:      failed,
 	weir.CodeUnavailable:  failed,
 	weir.CodeCanceled:     failed,
+	weir.CodeMaxDebt:      failed, // never: it is of an adjustment
+
+	weir.CodeUnknownEntity: invalid,
+	weir.CodeBucketQuota:   invalid,
 }
 
 // outcomeOf returns the outcome of a decision and, if Acquire was refused, the error.
 func outcomeOf(e *weir.DecidedEvent) (outcome, *weir.ExceededError) {
 	switch {
+	case e.Allowed && e.Local:
+		return local, nil
 	case e.Allowed && e.Degraded:
-		return degraded, nil
+		return unmetered, nil
 	case e.Allowed:
 		return allowed, nil
 	case e.Err == nil:
@@ -93,7 +115,7 @@ func outcomeOf(e *weir.DecidedEvent) (outcome, *weir.ExceededError) {
 }
 
 func (m *Metrics) wouldRefuse(_ context.Context, e weir.WouldRefuseEvent) {
-	limit := m.limits.of(e.Limit, true)
+	limit := m.limits.of(e.Limit, func() bool { return true }) // requests bring no limits in shadow
 	sh := m.shard(m.space(e.Namespace, true), e.Entity)
 	sh.mu.Lock()
 	sh.tally.wouldRefuse(limit, 1)

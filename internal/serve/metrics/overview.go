@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/serve/admission"
 )
 
@@ -36,6 +37,7 @@ type Rates struct {
 	Allowed  float64 `json:"allowed"`
 	Refused  float64 `json:"refused"`
 	Degraded float64 `json:"degraded"`
+	Local    float64 `json:"local"` // those of Degraded that were admitted from the process's share
 	Failed   float64 `json:"failed"`
 }
 
@@ -44,6 +46,7 @@ type Totals struct {
 	Allowed  uint64 `json:"allowed"`
 	Refused  uint64 `json:"refused"`
 	Degraded uint64 `json:"degraded"`
+	Local    uint64 `json:"local"` // those of Degraded that were admitted from the process's share
 	Failed   uint64 `json:"failed"`
 }
 
@@ -59,6 +62,8 @@ type Store struct {
 	CallsPerDecision float64 `json:"calls_per_decision"`
 	ErrorsPerSecond  float64 `json:"errors_per_second"`
 	CacheHitRatio    float64 `json:"cache_hit_ratio"` // of the last 10 s; 0 if nothing was looked up
+	Breaker          string  `json:"breaker"`         // now: closed, open or half-open
+	Unanswered       float64 `json:"unanswered"`      // share of the decisions that it did not answer in time
 }
 
 // Second counts the decisions of a past second.
@@ -124,6 +129,10 @@ func (m *Metrics) Overview(namespace string) Overview {
 	}
 	w.fill(&o)
 	m.window.fillStore(&o)
+	o.Store.Breaker = "closed"
+	if lim := m.limiter.Load(); lim != nil {
+		o.Store.Breaker = cmp.Or(parts.Of(lim).Outage.Stats().Breaker, o.Store.Breaker)
+	}
 	return o
 }
 
@@ -146,7 +155,8 @@ func spenders(spent map[string][]count) []Spent {
 func (t *Totals) add(n *[outcomes]uint64) {
 	t.Allowed += n[allowed]
 	t.Refused += n[refused]
-	t.Degraded += n[degraded]
+	t.Degraded += n[local] + n[unmetered]
+	t.Local += n[local]
 	t.Failed += n[failed]
 }
 

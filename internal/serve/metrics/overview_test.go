@@ -13,7 +13,10 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/metrics"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/memory"
 )
 
 // TestOverview checks that rates cover the last ten seconds, the history the last two minutes, and totals everything.
@@ -145,6 +148,74 @@ func TestFollow(t *testing.T) {
 	})
 }
 
+// remote is a faulty store outside the process: local shares decide without it.
+type remote struct {
+	store.Store
+	err error
+}
+
+func (r *remote) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
+	if r.err != nil {
+		return store.Outcome{}, r.err
+	}
+	return r.Store.Take(ctx, t)
+}
+
+// TestUnanswered checks that an overview has the share of the decisions that the store did not answer in time, what
+// became of them, and whether the store is called.
+func TestUnanswered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, err := metrics.New(metrics.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		away := &remote{Store: memory.New(nil)}
+		lim, err := weir.New(weir.Config{
+			Store: away, Observer: m.Observer(), DecideWithin: 10 * time.Millisecond,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lim.Close()
+		limits := admin.New(lim).Limits
+		for _, on := range []weir.OnUnavailable{weir.OnUnavailableDeny, weir.OnUnavailableAllow, weir.OnUnavailableLocal} {
+			scope := admin.Scope{Resource: string(on)}
+			if err := limits.Set(t.Context(), scope, weir.PerHour("tph", 1000)); err != nil {
+				t.Fatal(err)
+			}
+			if err := limits.SetOnUnavailable(t.Context(), scope, on); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.Watch(lim, away)
+		acquire := func(n int, on weir.OnUnavailable) {
+			for range n {
+				_, _ = lim.Acquire(t.Context(), weir.Request{
+					Entity: "alice", Resource: string(on), Tokens: weir.Tokens{"tph": 1},
+				})
+				time.Sleep(5 * time.Millisecond)
+			}
+		}
+		want := func(breaker string, unanswered float64, totals metrics.Totals) {
+			t.Helper()
+			time.Sleep(time.Second)
+			o := m.Overview("default")
+			if o.Store.Breaker != breaker || o.Store.Unanswered != unanswered || o.Totals != totals {
+				t.Errorf("got %+v, %+v; want %s, %v, %+v", o.Store, o.Totals, breaker, unanswered, totals)
+			}
+		}
+		acquire(6, weir.OnUnavailableLocal)
+		away.err = errDown
+		acquire(1, weir.OnUnavailableLocal)
+		acquire(1, weir.OnUnavailableAllow)
+		want("closed", 0.25, metrics.Totals{Allowed: 6, Degraded: 2, Local: 1})
+		acquire(16, weir.OnUnavailableDeny)
+		want("open", 0.75, metrics.Totals{Allowed: 6, Degraded: 2, Local: 1, Failed: 16})
+	})
+}
+
 // TestEpisode checks that an unavailable store is logged once when it fails and once when it is back.
 func TestEpisode(t *testing.T) {
 	t.Parallel()
@@ -169,7 +240,7 @@ func TestEpisode(t *testing.T) {
 		fail(30)
 		r.has(`weir_degraded 0`)
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-		if len(lines) != 2 || !strings.Contains(lines[0], "does not answer") || !strings.Contains(lines[1], "again") || !strings.Contains(lines[1], "failed=31") {
+		if len(lines) != 2 || !strings.Contains(lines[0], "did not answer") || !strings.Contains(lines[1], "again") || !strings.Contains(lines[1], "failed=31") {
 			t.Errorf("%s", log.String())
 		}
 	})

@@ -146,7 +146,7 @@ func (m *Metrics) own(s *Scrape) {
 	s.Gauge("weir_build_info", "Always 1; the labels hold the versions.",
 		Value(1, "version", m.cfg.Version, "go", runtime.Version()))
 	s.Gauge("weir_overview_streams", "Open streams of the overview.", Value(m.followers.open.Load()))
-	s.Gauge("weir_degraded", "1 while the store does not answer every decision, and for 10 s after.",
+	s.Gauge("weir_degraded", "1 while some decisions are not answered by the store in time, and for 10 s after.",
 		Truth(m.degraded.Load()))
 	var o Overview
 	m.window.fillStore(&o)
@@ -176,6 +176,9 @@ func (m *Metrics) own(s *Scrape) {
 				"Refusals by the limit that refused; a decision that two limits refused counts for both.",
 				Value(n, append(ns, "limit", limits[k.limit], "resource", resources[k.resource])...))
 		}
+		s.Counter("weir_bucket_quota_refusals_total",
+			"Requests refused a bucket, because the namespace has as many live ones on this server as it may.",
+			Value(t.quota, ns...))
 		for l, n := range t.would {
 			s.Counter("weir_would_refusals_total", "Requests that a limit in shadow would have refused.",
 				Value(n, append(ns, "limit", limits[l])...))
@@ -215,7 +218,13 @@ func (m *Metrics) Watch(lim *weir.Limiter, st store.Store) {
 			Value(st.Hits, "result", "hit"), Value(st.Misses, "result", "miss"))
 		s.Gauge("weir_cache_entries", "Records in the limiter's caches.", Value(st.Entries))
 		s.Gauge("weir_cache_plans", "Pairs of entity and resource whose limits are cached.", Value(st.Policies))
+		s.Gauge("weir_decide_within_seconds", "How long a decision may take.", Value(of.Within.Get().Seconds()))
 		s.outage(of.Outage.Stats())
+		slots := of.Slots.Stats()
+		s.Counter("weir_slots_taken_total", "Slots that were taken.", Value(slots.Taken))
+		s.Counter("weir_slots_returned_total", "Slots that were given back.", Value(slots.Returned))
+		s.Counter("weir_slots_lost_total", "Slots that were lost because they were renewed too late.",
+			Value(slots.Lost))
 	})
 	measured, ok := st.(store.Measured)
 	if !ok {

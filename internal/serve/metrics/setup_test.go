@@ -60,6 +60,14 @@ func setup(t *testing.T, cfg metrics.Config) *rig {
 	return r
 }
 
+// admits makes the limiter admit while the store does not answer.
+func (r *rig) admits() {
+	r.Helper()
+	if err := admin.New(r.lim).Limits.SetOnUnavailable(r.Context(), admin.Scope{}, weir.OnUnavailableAllow); err != nil {
+		r.Fatal(err)
+	}
+}
+
 func (r *rig) limits(scope admin.Scope, ls ...weir.Limit) {
 	r.Helper()
 	if err := admin.New(r.lim).Limits.Set(context.Background(), scope, ls...); err != nil {

@@ -11,21 +11,34 @@ import (
 // Other is the label value of all names beyond the maximum.
 const Other = "other"
 
-// labels holds the values of a label: the first max names that occur. Each has a number from 1; 0 is [Other], also for
-// names that are no label values: those that are not UTF-8, and [Other] itself.
+// labels holds the values of a label: of the names that occur, the first max that the catalog has, and the first max
+// others, which callers may have made up. Each has a number from 1; 0 is [Other], also for names that are no label
+// values: those that are not UTF-8, and [Other] itself.
 type labels struct {
 	max   int
 	known growing.Map[string, int]
+	mu    sync.Mutex
+	have  [2]int // how many of the known names the catalog did not have, and had, when they first occurred
 }
 
-// of returns the number of a name. A new name gets one only if it is known to exist; otherwise made-up names could use
-// up all numbers.
-func (l *labels) of(name string, exists bool) int {
+// of returns the number of a name. inCatalog is called only for a name that has none.
+func (l *labels) of(name string, inCatalog func() bool) int {
 	n, known := l.known.All()[name]
-	if known || !exists || name == Other || !utf8.ValidString(name) {
+	if known || name == Other || !utf8.ValidString(name) {
 		return n
 	}
-	n, _ = l.known.Of(name, l.max, func(known int) int { return known + 1 })
+	which := 0
+	if inCatalog() {
+		which = 1
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.have[which] < l.max {
+		n, _ = l.known.Of(name, 2*l.max, func(known int) int {
+			l.have[which]++
+			return known + 1
+		})
+	}
 	return n
 }
 
@@ -44,16 +57,17 @@ func (l *labels) names() []string {
 type outcome int
 
 const (
-	allowed  outcome = iota
-	refused          // by a limit
-	degraded         // admitted without the store
-	failed           // not answered by the store, or not in time
-	invalid          // the caller's mistake: no limit and no store decided
+	allowed   outcome = iota
+	refused           // by a limit
+	local             // admitted without the store, from this process's share of the limits
+	unmetered         // admitted without the store and without limits: on_unavailable is allow
+	failed            // not answered by the store, or not in time
+	invalid           // the caller's mistake: no limit and no store decided
 	outcomes
 )
 
 func (o outcome) String() string {
-	return [...]string{"allowed", "refused", "degraded", "failed", "invalid"}[o]
+	return [...]string{"allowed", "refused", "local", "unmetered", "failed", "invalid"}[o]
 }
 
 const (
@@ -96,6 +110,7 @@ type tally struct {
 	resources map[int]*[outcomes]uint64 // by label
 	refusals  map[limitKey]uint64
 	would     map[int]uint64 // by label of the limit
+	quota     uint64         // refused a bucket
 }
 
 // limitKey is a limit of a resource, by labels.
@@ -134,6 +149,7 @@ func (t *tally) add(o *tally) {
 		t.totals[i] += o.totals[i]
 	}
 	t.took.add(&o.took)
+	t.quota += o.quota
 	for r, from := range o.resources {
 		to := t.of(r)
 		for i := range to {

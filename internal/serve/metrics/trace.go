@@ -2,9 +2,11 @@ package metrics
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -52,6 +54,16 @@ func TracingWanted() bool {
 		(os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "")
 }
 
+// TracingSends returns a variable of the environment whose value is sent along with traces, or "".
+func TracingSends() string {
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"} {
+		if os.Getenv(name) != "" {
+			return name
+		}
+	}
+	return ""
+}
+
 // SamplerWanted reports whether the environment selects what to trace.
 func SamplerWanted() bool { return os.Getenv("OTEL_TRACES_SAMPLER") != "" }
 
@@ -62,7 +74,7 @@ func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
 	}
 	processor := cfg.Processor
 	if processor == nil {
-		var opts []otlptracehttp.Option
+		opts := []otlptracehttp.Option{otlptracehttp.WithProxy(direct)}
 		if cfg.Endpoint != "" {
 			opts = append(opts, otlptracehttp.WithEndpointURL(tracesURL(cfg.Endpoint)))
 		}
@@ -86,6 +98,17 @@ func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
 	t := &Tracing{provider: sdktrace.NewTracerProvider(opts...)}
 	t.tracer = t.provider.Tracer("github.com/weirlimits/weir", trace.WithInstrumentationVersion(cfg.Version))
 	return t, nil
+}
+
+var errRedirect = errors.New("the receiver of traces redirects: name the address that it redirects to")
+
+// direct is the proxy of the environment. It fails a request that follows a redirect: the exporter sends its headers,
+// which may hold a token, wherever the redirect leads.
+func direct(r *http.Request) (*url.URL, error) {
+	if r.Response != nil {
+		return nil, errRedirect
+	}
+	return http.ProxyFromEnvironment(r)
 }
 
 // seldom returns a handler that logs an exporter's errors rarely, because it reports one for every batch it cannot

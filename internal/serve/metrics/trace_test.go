@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/serve/metrics"
+	"github.com/weirlimits/weir/internal/testkit/redirecttest"
 )
 
 const (
@@ -128,5 +129,19 @@ func TestTraceRatio(t *testing.T) {
 			t.Errorf("ratio %g: %d spans", ratio, got)
 		}
 		r.has(`weir_http_request_duration_seconds_count{route="none",status="4xx"} 1`)
+	}
+}
+
+// A redirect is not followed: headers of OTEL_EXPORTER_OTLP_HEADERS are for the receiver that was named.
+func TestTracesRedirected(t *testing.T) {
+	t.Parallel()
+	tr, err := metrics.NewTracing(t.Context(), metrics.TracingConfig{Endpoint: redirecttest.Start(t), Ratio: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := setup(t, metrics.Config{Tracing: tr})
+	r.m.Requests(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/nowhere", nil))
+	if err := tr.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

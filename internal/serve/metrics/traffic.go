@@ -13,12 +13,15 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/weirlimits/weir/internal/serve/auth"
 )
 
 // traffic counts requests.
 type traffic struct {
 	http, rpc requests
 	shed      prometheus.Counter
+	refused   *prometheus.CounterVec
 	tracing   *Tracing
 }
 
@@ -34,9 +37,15 @@ func newTraffic(reg prometheus.Registerer, tracing *Tracing) traffic {
 		shed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_http_shed_total", Help: "Requests rejected because there were too many.",
 		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_unauthorized_total", Help: "Requests refused because of who sent them.",
+		}, []string{"reason"}),
 		tracing: tracing,
 	}
-	reg.MustRegister(t.shed)
+	for _, r := range auth.Reasons() {
+		t.refused.WithLabelValues(string(r))
+	}
+	reg.MustRegister(t.shed, t.refused)
 	return t
 }
 
@@ -77,6 +86,9 @@ func (t *traffic) Requests(next http.Handler) http.Handler {
 
 // Shed counts a request that was rejected because there were too many.
 func (t *traffic) Shed() { t.shed.Inc() }
+
+// Unauthorized counts a request that was refused because of who sent it.
+func (t *traffic) Unauthorized(reason auth.Reason) { t.refused.WithLabelValues(string(reason)).Inc() }
 
 // routeOf returns the pattern that routed a request. There are few patterns, and they contain no IDs.
 func routeOf(r *http.Request) string {

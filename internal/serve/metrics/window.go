@@ -33,6 +33,7 @@ type sums struct {
 	calls        uint64 // for decisions
 	errors       uint64
 	hits, misses uint64 // of the limiter's caches
+	unanswered   uint64 // decisions that the store did not make, whatever their outcome
 }
 
 // recent holds the counts of one second, with its measured length.
@@ -52,6 +53,7 @@ func (s *sums) since(old *sums) sums {
 	}
 	d.calls -= old.calls
 	d.errors -= old.errors
+	d.unanswered -= old.unanswered
 	d.hits -= min(old.hits, d.hits)
 	d.misses -= min(old.misses, d.misses)
 	return d
@@ -65,6 +67,7 @@ func (s *sums) add(o *sums) {
 	s.max = max(s.max, o.max)
 	s.calls += o.calls
 	s.errors += o.errors
+	s.unanswered += o.unanswered
 	s.hits += o.hits
 	s.misses += o.misses
 }
@@ -113,7 +116,8 @@ func (w *window) fill(o *Overview) {
 	}
 	o.PerSecond = Rates{
 		Allowed: tenths(float64(s.totals[allowed]) / seconds), Refused: tenths(float64(s.totals[refused]) / seconds),
-		Degraded: tenths(float64(s.totals[degraded]) / seconds), Failed: tenths(float64(s.totals[failed]) / seconds),
+		Degraded: tenths(float64(s.totals[local]+s.totals[unmetered]) / seconds),
+		Local:    tenths(float64(s.totals[local]) / seconds), Failed: tenths(float64(s.totals[failed]) / seconds),
 	}
 	ms := func(d time.Duration) float64 { return float64(min(d, s.max)) / 1e6 }
 	o.Latency = Latency{P50: ms(s.took.quantile(0.5)), P99: ms(s.took.quantile(0.99)), Max: ms(s.max)}
@@ -124,9 +128,14 @@ func (w *window) fillStore(o *Overview) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s, seconds := w.sum()
+	without := s.totals[local] + s.totals[unmetered] + s.totals[failed]
+	decisions := s.totals[allowed] + s.totals[refused] + without
 	o.Store = Store{
-		CallsPerDecision: ratio(s.calls, s.totals[allowed]+s.totals[refused]+s.totals[degraded]+s.totals[failed]),
+		CallsPerDecision: ratio(s.calls, decisions),
 		CacheHitRatio:    ratio(s.hits, s.hits+s.misses),
+	}
+	if decisions > 0 {
+		o.Store.Unanswered = min(float64(max(s.unanswered, without))/float64(decisions), 1)
 	}
 	if seconds > 0 {
 		o.Store.ErrorsPerSecond = tenths(float64(s.errors) / seconds)
@@ -172,7 +181,7 @@ func (e *episode) second(log *slog.Logger, now time.Time, degraded, failed uint6
 	switch {
 	case degraded+failed > 0 && e.began.IsZero():
 		*e = episode{began: now}
-		log.Warn("the store does not answer every decision", slog.Uint64("degraded", degraded),
+		log.Warn("the store did not answer some decisions in time", slog.Uint64("degraded", degraded),
 			slog.Uint64("failed", failed))
 	case e.began.IsZero():
 		return

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/policy/record"
 )
 
 // event is the body of a request.
@@ -29,6 +30,7 @@ type event struct {
 	Percent   int                `json:"percent"`
 	Used      int64              `json:"used"`
 	Of        int64              `json:"of"`
+	Left      int64              `json:"left"`
 	Window    window             `json:"window"`
 	At        time.Time          `json:"at"`
 }
@@ -45,14 +47,14 @@ func Body(e *weir.NearLimitEvent) []byte {
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(event{
 		ID: e.ID, Type: "near_limit", Kind: e.Kind, Namespace: e.Namespace, Entity: e.Entity, Resource: e.Resource,
-		Limit:    e.Limit,
-		Override: e.Override, Shadow: e.Shadow, Percent: e.Percent, Used: e.Used, Of: e.Of,
+		Limit: e.Limit, Override: e.Override, Shadow: e.Shadow,
+		Percent: e.Percent, Used: e.Used, Of: e.Of, Left: e.Left,
 		Window: window{e.WindowStart.UTC(), e.WindowLength.Seconds()}, At: e.At.UTC(),
 	})
 	if err != nil {
 		panic(err) // text, numbers and times always encode
 	}
-	return bytes.TrimRight(b.Bytes(), "\n")
+	return record.VisibleJSON(bytes.TrimRight(b.Bytes(), "\n"))
 }
 
 // Sign returns the signature of a body sent at the given timestamp, in seconds since 1970.
@@ -96,6 +98,7 @@ func attrOf(e *weir.NearLimitEvent) slog.Attr {
 		slog.String("kind", string(e.Kind)), slog.String("namespace", e.Namespace), slog.String("entity", e.Entity),
 		slog.String("resource", e.Resource), slog.String("limit", e.Limit),
 		slog.Int("percent", e.Percent), slog.Int64("used", e.Used), slog.Int64("of", e.Of),
+		slog.Int64("left", e.Left),
 	}
 	if e.Shadow {
 		attrs = append(attrs, slog.Bool("shadow", true))

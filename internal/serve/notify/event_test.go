@@ -54,13 +54,13 @@ func TestFormat(t *testing.T) {
 	t.Parallel()
 	e := near("0123456789abcdef0123456789abcdef")
 	want := `{"id":"0123456789abcdef0123456789abcdef","type":"near_limit","kind":"threshold","namespace":"default",` +
-		`"entity":"alice","resource":"gpt-4","limit":"tpm","percent":80,"used":81,"of":100,` +
+		`"entity":"alice","resource":"gpt-4","limit":"tpm","percent":80,"used":81,"of":100,"left":19,` +
 		`"window":{"start":"2026-03-01T12:00:00Z","seconds":3600},"at":"2026-03-01T12:05:00.5Z"}`
 	if got := string(notify.Body(&e)); got != want {
 		t.Errorf("body\n%s, want\n%s", got, want)
 	}
 	// echo -n "1772366700.$body" | openssl dgst -sha256 -hmac "a secret of some length"
-	signature := "v1=d7430ebd9d4be9d8d278b7bdcd09d172dcab0517f2de37b6fdef51db00ef3551"
+	signature := "v1=705e5e789c438a05732913165d0768b610e9cd9bb0752d1e3f61cb4124a1da67"
 	if got := notify.Sign(secret, "1772366700", []byte(want)); got != signature {
 		t.Errorf("signature %s, want %s", got, signature)
 	}

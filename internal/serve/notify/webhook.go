@@ -98,6 +98,9 @@ type delivery struct {
 	attempts int
 }
 
+// FieldSecret is the field of a [*weir.ConfigError] about the secret.
+const FieldSecret = "webhook secret"
+
 // New returns a webhook. It sends events until it is closed.
 //
 // Errors: [*weir.ConfigError].
@@ -111,7 +114,7 @@ func New(cfg Config) (*Webhook, error) {
 	case u.Scheme == "http" && !cfg.Insecure && !loopback(u.Hostname()):
 		return nil, bad("webhook URL", "is http, and %s is not this machine: use https", u.Hostname())
 	case len(cfg.Secret) < minSecret:
-		return nil, bad("webhook secret", "has %d bytes, at least %d are needed", len(cfg.Secret), minSecret)
+		return nil, bad(FieldSecret, "has %d bytes, at least %d are needed", len(cfg.Secret), minSecret)
 	case cfg.Queue < 0:
 		return nil, bad("webhook queue", "must not be negative")
 	}

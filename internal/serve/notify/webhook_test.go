@@ -30,7 +30,7 @@ var secret = []byte("a secret of some length")
 func near(id string) weir.NearLimitEvent {
 	return weir.NearLimitEvent{
 		ID: id, Namespace: "default", Entity: "alice", Resource: "gpt-4", Limit: "tpm", Kind: weir.NearThreshold,
-		Percent: 80, Used: 81, Of: 100, WindowStart: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), WindowLength: time.Hour,
+		Percent: 80, Used: 81, Of: 100, Left: 19, WindowStart: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), WindowLength: time.Hour,
 		At: time.Date(2026, 3, 1, 12, 5, 0, 5e8, time.UTC),
 	}
 }
@@ -370,7 +370,7 @@ func TestLogged(t *testing.T) {
 		"level": "INFO", "msg": "near a limit", "id": "a",
 		"event": map[string]any{
 			"kind": "threshold", "namespace": "default", "entity": "alice", "resource": "gpt-4", "limit": "tpm",
-			"percent": 80.0, "used": 81.0, "of": 100.0, "shadow": true,
+			"percent": 80.0, "used": 81.0, "of": 100.0, "left": 19.0, "shadow": true,
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -3,7 +3,9 @@ package ratelog
 
 import (
 	"context"
+	"hash/maphash"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -38,3 +40,37 @@ func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (h handler) WithGroup(name string) slog.Handler {
 	return handler{h.Handler.WithGroup(name), h.last}
 }
+
+// Sources limits the lines about many sources: of each, at most one line per second, and of all together at most
+// [MaxLines] per second, so that a source that causes many does not hide the others. It needs no more memory, however
+// many sources there are: two of them may by chance share their line. The zero value is ready to use.
+type Sources struct {
+	mu     sync.Mutex
+	last   [256]time.Time // when a line about a source was last written, by hash
+	second time.Time      // began with the first of the lines that count
+	lines  int
+	left   int64 // how many lines were left out since the last one that was written
+}
+
+// MaxLines is how many lines about all sources are written per second.
+const MaxLines = 10
+
+// Allow reports whether a line about a source may be written now, and how many lines were left out before it.
+func (s *Sources) Allow(source string) (leftOut int64, ok bool) {
+	h := maphash.String(seed, source) % uint64(len(s.last))
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.second) >= time.Second {
+		s.second, s.lines = now, 0
+	}
+	if now.Sub(s.last[h]) < time.Second || s.lines >= MaxLines {
+		s.left++
+		return 0, false
+	}
+	s.last[h], s.lines = now, s.lines+1
+	leftOut, s.left = s.left, 0
+	return leftOut, true
+}
+
+var seed = maphash.MakeSeed()

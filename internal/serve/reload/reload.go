@@ -7,7 +7,6 @@ package reload
 import (
 	"io/fs"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -23,17 +22,17 @@ type Value[T any] struct {
 	opened time.Time
 
 	current atomic.Pointer[T]
-	looked  atomic.Int64 // since opened
+	looked  atomic.Int64 // when the last check began, since opened
 
-	mu   sync.Mutex
-	seen []fs.FileInfo
-	last string // error text; while set, each check tries again
+	looking chan struct{} // holds an element while a caller checks the files, which guards the following
+	seen    []fs.FileInfo
+	last    string // error text; while set, each check tries again
 }
 
 // Open returns a value loaded with load, which reads the files of paths, or load's error. If load fails later, after
 // a file has changed, failed is called once with the error.
 func Open[T any](load func() (T, error), failed func(error), paths ...string) (*Value[T], error) {
-	v := &Value[T]{load: load, failed: failed, paths: paths, opened: time.Now()}
+	v := &Value[T]{load: load, failed: failed, paths: paths, opened: time.Now(), looking: make(chan struct{}, 1)}
 	v.seen = v.stat()
 	first, err := load()
 	if err != nil {
@@ -43,20 +42,53 @@ func Open[T any](load func() (T, error), failed func(error), paths ...string) (*
 	return v, nil
 }
 
-// Get returns the value.
+// Get returns the value. If nobody has checked the files for 2 [Every] and another caller is checking them, Get waits
+// for that: at most patience, so that files that cannot be read delay no more than that.
 func (v *Value[T]) Get() T {
-	now, looked := time.Since(v.opened), v.looked.Load()
-	if now-time.Duration(looked) >= Every && v.looked.CompareAndSwap(looked, int64(now)) {
-		v.look()
+	now := time.Since(v.opened)
+	if age := v.age(now); age >= Every && v.begin(now, age) {
+		v.check(now)
 	}
 	return *v.current.Load()
 }
 
-func (v *Value[T]) look() {
-	if !v.mu.TryLock() {
-		return // an earlier check is still in progress
+// age returns how long ago the last check began.
+func (v *Value[T]) age(now time.Duration) time.Duration { return now - time.Duration(v.looked.Load()) }
+
+// patience is how long a caller waits for another's check.
+const patience = 100 * time.Millisecond
+
+// begin waits for this caller's turn to check the files. It returns false if there is none.
+func (v *Value[T]) begin(now, age time.Duration) bool {
+	select {
+	case v.looking <- struct{}{}:
+		return true
+	default:
 	}
-	defer v.mu.Unlock()
+	if age < 2*Every {
+		return false
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case v.looking <- struct{}{}:
+		return true
+	case <-late.C:
+		v.looked.Store(int64(now)) // so that others do not wait, either
+		return false
+	}
+}
+
+// check checks the files, unless another caller has done so meanwhile.
+func (v *Value[T]) check(now time.Duration) {
+	defer func() { <-v.looking }()
+	if v.age(now) >= Every {
+		v.look()
+		v.looked.Store(int64(now))
+	}
+}
+
+func (v *Value[T]) look() {
 	seen := v.stat() // before the files are read, so that a concurrent change is noticed next time
 	if v.last == "" && same(v.seen, seen) {
 		return

@@ -104,3 +104,46 @@ func TestOpenError(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// After a change, no caller gets the old value while another reads the new one, unless that hangs. While the value is in
+// use, callers wait for nothing.
+func TestGetAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixture{path: filepath.Join(t.TempDir(), "file")}
+		f.write(t, "one")
+		var takes time.Duration
+		v, err := reload.Open(func() (string, error) {
+			time.Sleep(takes)
+			return f.load()
+		}, func(err error) { t.Error(err) }, f.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range []struct {
+			idle, takes  time.Duration
+			write, other string // what others get
+			wait         time.Duration
+		}{
+			{time.Hour, 50 * time.Millisecond, "two", "two", 50 * time.Millisecond},
+			{1500 * time.Millisecond, 50 * time.Millisecond, "three", "two", 0},
+			{time.Hour, 10 * time.Second, "four", "three", 100 * time.Millisecond},
+		} {
+			time.Sleep(step.idle)
+			takes = step.takes
+			f.write(t, step.write)
+			first := make(chan string, 1)
+			go func() { first <- v.Get() }()
+			synctest.Wait()
+			for _, wait := range []time.Duration{step.wait, 0} {
+				began := time.Now()
+				if got := v.Get(); got != step.other || time.Since(began) != wait {
+					t.Errorf("%+v: got %s after %s", step, got, time.Since(began))
+				}
+			}
+			if got := <-first; got != step.write {
+				t.Errorf("%+v: the first got %s", step, got)
+			}
+		}
+	})
+}

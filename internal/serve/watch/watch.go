@@ -218,11 +218,15 @@ func changed(from, to *weir.Availability) bool {
 	for i := range to.Statuses {
 		a, b := &from.Statuses[i], &to.Statuses[i]
 		if a.Entity != b.Entity || a.Limit != b.Limit || a.Source != b.Source || a.Shadow != b.Shadow ||
-			a.Amount != b.Amount || a.Period != b.Period || a.Burst != b.Burst || a.Available != b.Available {
+			a.Amount != b.Amount || a.Period != b.Period || a.Window != b.Window || a.Heal != b.Heal ||
+			a.Burst != b.Burst || a.Available != b.Available {
 			return true
 		}
 		if (a.Full == 0) != (b.Full == 0) || a.Full > 0 && !from.At.Add(a.Full).Equal(to.At.Add(b.Full)) {
 			return true // something was spent or returned, though less than a whole token
+		}
+		if b.Ends > 0 && !from.At.Add(a.Ends).Equal(to.At.Add(b.Ends)) {
+			return true // the next window has begun, or held slots were renewed
 		}
 	}
 	return false

@@ -207,3 +207,21 @@ func TestBrokenFilesCaught(t *testing.T) {
 		}
 	}
 }
+
+// TestVisible: ids are shown through dom.js alone, which escapes what cannot be seen in each text that it sets.
+func TestVisible(t *testing.T) {
+	t.Parallel()
+	sets := regexp.MustCompile(`createTextNode\(|textContent = |innerText|innerHTML|document\.title = |(title|aria-label)', `)
+	escapes := regexp.MustCompile(`visible\(`)
+	for name, text := range files(t) {
+		if !strings.HasSuffix(name, ".js") {
+			continue
+		}
+		lines := strings.Split(text, "\n")
+		for i, line := range lines {
+			if sets.MatchString(line) && !escapes.MatchString(line) && (i == 0 || !escapes.MatchString(lines[i-1])) {
+				t.Errorf("%s:%d shows a text without visible(): %s", name, i+1, line)
+			}
+		}
+	}
+}

@@ -14,16 +14,22 @@ var floors = []struct {
 	name  string
 	rooms []string
 }{
-	{"0", []string{"internal/clock", "api/..."}}, // arithmetic and bytes; the generated gRPC API
-	{"1a", []string{"store"}},                    // the seam
-	{"1b", []string{"store/internal/...", "store/storetest/...", "internal/batch/..."}}, // what drivers share
+	// Arithmetic and bytes; the generated gRPC API.
+	{"0", []string{"internal/clock/...", "api/..."}},
+	// The seam.
+	{"1a", []string{"store"}},
+	// What drivers share.
+	{"1b", []string{"store/internal/...", "store/storetest/...", "internal/batch/..."}},
 	{"1c", []string{"store/memory", "store/disk", "store/dynamodb/...", "store/redis/..."}},
 	{"2a", []string{"internal/policy/...", "internal/meter/...", "internal/outage/..."}},
 	{"2b", []string{"internal/parts/..."}},
-	{"3a", []string{"."}}, // decides
+	// Decides.
+	{"3a", []string{"."}},
 	{"3b", []string{"internal/answer", "admin", "retry"}},
 	{"4a", []string{"httplimit", "grpclimit", "weirtest", "internal/manifest/...", "internal/fleet/..."}},
 	{"4b", []string{"governor/...", "internal/api/..."}},
+	// Opens any store.
+	{"4c", []string{"store/open"}},
 	{"5", []string{"internal/serve/...", "internal/aws/...", "internal/lab/..."}},
 	{"6", []string{"internal/cli/...", "cmd/weir-lambda"}},
 	{"7", []string{"cmd/weir"}},

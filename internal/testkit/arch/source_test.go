@@ -83,6 +83,22 @@ func sleeps(s source) []string {
 	return found
 }
 
+// defaultClients reports calls by net/http's default client, tests aside: it waits for ever, and follows redirects.
+func defaultClients(s source) (found []string) {
+	if strings.HasSuffix(s.path, "_test.go") {
+		return nil
+	}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		for _, name := range []string{"DefaultClient", "Get", "Head", "Post", "PostForm"} {
+			if sel, ok := n.(*ast.SelectorExpr); ok && isSelector(sel, "http", name) {
+				found = append(found, s.at(n, "http.%s has no timeout: make a client, with internal/api/secret if it has a token", name))
+			}
+		}
+		return true
+	})
+	return found
+}
+
 func callsSynctest(fn *ast.FuncDecl) (calls bool) {
 	ast.Inspect(fn, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
@@ -155,7 +171,7 @@ func TestSources(t *testing.T) {
 	all := sources(t)
 	found := uncommented(all)
 	for _, s := range all {
-		found = slices.Concat(found, sleeps(s), undocumented(s))
+		found = slices.Concat(found, sleeps(s), defaultClients(s), undocumented(s))
 	}
 	for _, f := range found {
 		t.Error(f)
@@ -180,6 +196,9 @@ func TestSourceRulesCatch(t *testing.T) {
 		{"sleep in a helper's bubble", "x_test.go", "package x\nfunc f() { bubble(t, func() { time.Sleep(1) }) }\n", sleeps, 0},
 		{"bubble of the name only", "x_test.go", "package x\nfunc bubble() { f() }\n", sleeps, 1},
 		{"bubble", "x_test.go", "package x\nfunc bubble() { synctest.Test(t, f) }\n", sleeps, 0},
+		{"default client", "x.go", "package x\nvar c = http.DefaultClient\nfunc f() { http.Get(u) }\n", defaultClients, 2},
+		{"default client in a test", "x_test.go", "package x\nvar c = http.DefaultClient\n", defaultClients, 0},
+		{"default transport", "x.go", "package x\nvar c = http.DefaultTransport\n", defaultClients, 0},
 		{"sleep in production", "x.go", "package x\nfunc f() { time.Sleep(1) }\n", sleeps, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

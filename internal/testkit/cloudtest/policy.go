@@ -80,18 +80,46 @@ func (p Policy) Allows(who Principal, c Call) bool {
 	return allowed
 }
 
-// Grants returns the allowed actions, as "dynamodb:Query" and, on indexes, "dynamodb:Query index".
+// Grants returns the allowed actions, as "dynamodb:Query" and, on indexes, "dynamodb:Query index". Only Query and Scan
+// exist on indexes.
 func (p Policy) Grants() []string {
 	var all []string
 	for _, s := range p {
+		if s.Effect != "Allow" {
+			continue
+		}
 		for _, a := range s.Action {
 			for _, r := range s.Resource {
-				all = append(all, grant(a, r != tableARN))
+				if index := r != tableARN; !index || a == "dynamodb:Query" || a == "dynamodb:Scan" {
+					all = append(all, grant(a, index))
+				}
 			}
 		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// Idle returns what a policy allows and none of the calls needs: actions as [Policy.Grants] names them, and patterns of
+// leading keys.
+func (p Policy) Idle(who Principal, calls []Call) []string {
+	var idle []string
+	for _, g := range p.Grants() {
+		if !slices.ContainsFunc(calls, func(c Call) bool { return c.Grant() == g }) {
+			idle = append(idle, g)
+		}
+	}
+	for _, s := range p {
+		for _, pattern := range s.Condition["ForAllValues:StringLike"][leading] {
+			filled, _ := who.fill(pattern)
+			if s.Effect == "Allow" && !slices.ContainsFunc(calls, func(c Call) bool {
+				return s.covers(who, c) && slices.ContainsFunc(c.Keys, func(k string) bool { return like(filled, k) })
+			}) {
+				idle = append(idle, strings.Join(s.Action, ", ")+" on "+pattern)
+			}
+		}
+	}
+	return idle
 }
 
 // Grant returns the name of a call as used by [Policy.Grants].
@@ -125,22 +153,32 @@ func (s *Statement) covers(who Principal, c Call) bool {
 
 const leading = "dynamodb:LeadingKeys"
 
+// holds evaluates a condition. A key with several values, as leading keys are, must be compared by ForAllValues, which
+// is true without values, or ForAnyValue, which is false without.
 func holds(operator, key string, want texts, who Principal, c Call) bool {
-	switch operator + " " + key {
-	case "ForAllValues:StringLike " + leading: // also true for no values at all
-		for _, k := range c.Keys {
-			if !slices.ContainsFunc(want, func(w string) bool {
-				pattern, ok := who.fill(w)
-				return ok && like(pattern, k)
-			}) {
-				return false
-			}
-		}
-		return true
-	case "Null " + leading:
+	if key != leading {
+		panic("a condition on a key that is not understood: " + key)
+	}
+	if operator == "Null" {
 		return want[0] == fmt.Sprint(len(c.Keys) == 0)
 	}
-	panic("a condition that is not understood: " + operator + " " + key)
+	set, compare, _ := strings.Cut(operator, ":")
+	fits := func(k string) bool {
+		return slices.ContainsFunc(want, func(w string) bool {
+			pattern, ok := who.fill(w)
+			return ok && (compare == "StringEquals" && pattern == k || compare == "StringLike" && like(pattern, k))
+		})
+	}
+	if compare != "StringEquals" && compare != "StringLike" {
+		panic("an operator that is not understood: " + operator)
+	}
+	switch set {
+	case "ForAllValues":
+		return !slices.ContainsFunc(c.Keys, func(k string) bool { return !fits(k) })
+	case "ForAnyValue":
+		return slices.ContainsFunc(c.Keys, fits)
+	}
+	panic("an operator that is not understood: " + operator)
 }
 
 var variable = regexp.MustCompile(`\$\{aws:PrincipalTag/([^}]+)\}`)

@@ -12,6 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
+
+	"github.com/weirlimits/weir/internal/testkit/dynamotest/sizes"
 )
 
 // The maximum number of items in one call.
@@ -43,6 +45,7 @@ func (f *Fake) batchGetItem(in *dynamodb.BatchGetItemInput) (*dynamodb.BatchGetI
 		seen := make(map[string]bool)
 		c := cost{}
 		out.Responses[name] = []item{}
+		size := 0
 		for _, key := range asked.Keys {
 			key, err := t.lookup(key)
 			if err != nil {
@@ -54,6 +57,12 @@ func (f *Fake) batchGetItem(in *dynamodb.BatchGetItemInput) (*dynamodb.BatchGetI
 			}
 			seen[id] = true
 			it := t.items[id]
+			if size += ItemSize(it); size > sizes.MaxBatchGet {
+				left := asked
+				left.Keys = slices.Concat(out.UnprocessedKeys[name].Keys, []item{clone(key)})
+				out.UnprocessedKeys[name] = left
+				continue
+			}
 			c.table += readUnits(ItemSize(it), asked.ConsistentRead)
 			if it == nil {
 				continue

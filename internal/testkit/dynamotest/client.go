@@ -11,10 +11,13 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/smithy-go/middleware"
+
+	"github.com/weirlimits/weir/internal/testkit/dynamotest/sizes"
 )
 
 // Client returns an SDK client for an endpoint, with dummy credentials, without retries, and with one connection per
-// concurrent call. The connections are closed when the test ends.
+// concurrent call. It refuses requests that exceed DynamoDB's bounds. The connections are closed when the test ends.
 func Client(t testing.TB, endpoint string, optFns ...func(*dynamodb.Options)) *dynamodb.Client {
 	t.Helper()
 	client, closeIdle := dial(endpoint, optFns...)
@@ -23,8 +26,8 @@ func Client(t testing.TB, endpoint string, optFns ...func(*dynamodb.Options)) *d
 }
 
 // Dial is [Client] for a process without tests. Its connections close with the process.
-func Dial(endpoint string) *dynamodb.Client {
-	client, _ := dial(endpoint)
+func Dial(endpoint string, optFns ...func(*dynamodb.Options)) *dynamodb.Client {
+	client, _ := dial(endpoint, optFns...)
 	return client
 }
 
@@ -46,7 +49,7 @@ func dial(endpoint string, optFns ...func(*dynamodb.Options)) (client *dynamodb.
 		Retryer:    aws.NopRetryer{},
 		// DynamoDB Local sends wrong checksums with errors.
 		DisableValidateResponseChecksum: true,
-	}, optFns...), transport.CloseIdleConnections
+	}, append([]func(*dynamodb.Options){bounded}, optFns...)...), transport.CloseIdleConnections
 }
 
 // plain sends bodies as plain readers. The SDK closes its own once the response header arrives, which net/http at times
@@ -69,3 +72,17 @@ func (p plain) Do(req *http.Request) (*http.Response, error) {
 
 // Table returns the name of a table that no other test uses.
 func Table(testing.TB) string { return "weir-" + rand.Text() }
+
+// bounded makes a client refuse requests that exceed DynamoDB's bounds, which engines do not all enforce.
+func bounded(o *dynamodb.Options) {
+	o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error {
+		return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("bounds", func(
+			ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler,
+		) (out middleware.InitializeOutput, _ middleware.Metadata, err error) {
+			if err := sizes.CheckRequest(in.Parameters); err != nil {
+				return out, middleware.Metadata{}, answered("", err)
+			}
+			return next.HandleInitialize(ctx, in)
+		}), middleware.After)
+	})
+}

@@ -123,7 +123,7 @@ func start() (*engine, error) {
 
 // ready waits until the engine reports that it is listening.
 func (e *engine) ready() error {
-	if err := e.output.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := e.output.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		return err
 	}
 	line, err := bufio.NewReader(e.output).ReadString('\n')
@@ -133,7 +133,7 @@ func (e *engine) ready() error {
 	case !strings.Contains(line, "listening"):
 		return errors.New(strings.TrimSpace(line))
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		conn, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", strings.TrimPrefix(e.url, "http://"))
 		if err == nil {
 			return conn.Close()

@@ -8,14 +8,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/weirlimits/weir/internal/testkit/dynamotest/sizes"
 )
 
 // invalid returns DynamoDB's error for an invalid request.
-func invalid(format string, args ...any) error {
-	return &smithy.GenericAPIError{
-		Code: "ValidationException", Message: fmt.Sprintf(format, args...), Fault: smithy.FaultClient,
-	}
-}
+func invalid(format string, args ...any) error { return sizes.Invalid(format, args...) }
 
 // unsupported returns the error for a feature of DynamoDB that the fake lacks.
 func unsupported(format string, args ...any) error {

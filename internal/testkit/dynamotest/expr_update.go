@@ -4,6 +4,8 @@ import (
 	"maps"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/internal/testkit/dynamotest/sizes"
 )
 
 var errPath = invalid("The document path provided in the update expression is invalid for update")
@@ -75,15 +77,15 @@ func sum(a, b types.AttributeValue, sign int64) (types.AttributeValue, error) {
 	if !okX || !okY {
 		return nil, invalid("An operand in the update expression has an incorrect data type")
 	}
-	m, err := parseNumber(x.Value)
+	m, err := sizes.ParseNumber(x.Value)
 	if err != nil {
 		return nil, err
 	}
-	n, err := parseNumber(y.Value)
+	n, err := sizes.ParseNumber(y.Value)
 	if err != nil {
 		return nil, err
 	}
-	total, err := m.add(n, sign)
+	total, err := m.Add(n, sign)
 	return &types.AttributeValueMemberN{Value: total.String()}, err
 }
 

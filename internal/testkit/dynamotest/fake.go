@@ -3,7 +3,6 @@ package dynamotest
 import (
 	"context"
 	"maps"
-	"math/big"
 	"slices"
 	"sync"
 	"time"
@@ -11,12 +10,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
+
+	"github.com/weirlimits/weir/internal/testkit/dynamotest/sizes"
 )
 
 // Fake is DynamoDB in memory: the calls that the store makes, with the SDK's inputs, outputs and errors. The zero value
 // has no tables. Each call is atomic, and reads are always consistent. It never throttles, returns the error
 // NotInTheFake for unsupported features, and removes expired items only in Sweep. It is safe for concurrent use; set
-// its fields first.
+// its fields first. It enforces DynamoDB's bounds on requests and items.
 type Fake struct {
 	// Before is called ahead of each call. If it returns an error, the call is not made and the caller gets that
 	// error. It may wait, change the fake by calls of its own, or yield to other goroutines.
@@ -79,7 +80,7 @@ func (f *Fake) Sweep(now time.Time) int {
 			if !ok {
 				continue
 			}
-			if n, err := parseNumber(ttl.Value); err == nil && n.cmp(number{coef: big.NewInt(now.Unix())}) < 0 {
+			if n, err := sizes.ParseNumber(ttl.Value); err == nil && n.Cmp(sizes.Whole(now.Unix())) < 0 {
 				delete(t.items, id)
 				t.notify(it, nil)
 				removed++
@@ -107,7 +108,11 @@ func call[I, O any](ctx context.Context, f *Fake, op string, in *I, apply func(*
 			ServiceID: "DynamoDB", OperationName: op, Err: &smithy.CanceledError{Err: err},
 		}
 	}
-	out, err := locked(&f.mu, in, apply)
+	var out *O
+	err := sizes.CheckRequest(in)
+	if err == nil {
+		out, err = locked(&f.mu, in, apply)
+	}
 	if err != nil {
 		err = answered(op, err)
 	}
@@ -160,7 +165,7 @@ func (f *Fake) GetItem(
 	return call(ctx, f, "GetItem", in, f.getItem)
 }
 
-// BatchGetItem gets items, all of them.
+// BatchGetItem gets items: all of them, up to 16 MB.
 func (f *Fake) BatchGetItem(
 	ctx context.Context, in *dynamodb.BatchGetItemInput, _ ...func(*dynamodb.Options),
 ) (*dynamodb.BatchGetItemOutput, error) {

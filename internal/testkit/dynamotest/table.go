@@ -9,6 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/internal/testkit/dynamotest/sizes"
 )
 
 type table struct {
@@ -89,9 +91,22 @@ func (s schema) check(name string, v types.AttributeValue) error {
 		}
 	}
 	if v != nil && kind(v) == s.types[name] {
-		return nil
+		return s.checkSize(name, v)
 	}
 	return invalid("One or more parameter values were invalid: missing the key %s, or type mismatch", name)
+}
+
+// checkSize rejects a value that is too long for a key.
+func (s schema) checkSize(name string, v types.AttributeValue) error {
+	what, most := "hashkey", sizes.MaxHash
+	if name != s.names[0] {
+		what, most = "range key", sizes.MaxRange
+	}
+	if sizes.Value(v) > most {
+		return invalid("One or more parameter values were invalid: Size of %s has exceeded the maximum size limit of "+
+			"%d bytes", what, most)
+	}
+	return nil
 }
 
 // of returns the key of an item.
@@ -136,7 +151,7 @@ func (t *table) admit(it item) error {
 			}
 		}
 	}
-	if ItemSize(it) > maxItem {
+	if ItemSize(it) > sizes.MaxItem {
 		return invalid("Item size has exceeded the maximum allowed size")
 	}
 	return nil
@@ -220,7 +235,8 @@ func (d definitions) schema(elements []types.KeySchemaElement) (schema, error) {
 	s := schema{types: d.types}
 	for i, e := range elements {
 		attribute := aws.ToString(e.AttributeName)
-		if d.types[attribute] == "" || i > 1 || (e.KeyType == types.KeyTypeHash) != (i == 0) {
+		if d.types[attribute] == "" || len(attribute) > sizes.MaxKeyName || i > 1 ||
+			(e.KeyType == types.KeyTypeHash) != (i == 0) {
 			return s, invalid("Invalid KeySchema")
 		}
 		delete(d.unused, attribute)

@@ -9,12 +9,11 @@ import (
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weirlimits/weir/internal/testkit/dynamotest/sizes"
 )
 
 type item = map[string]types.AttributeValue
-
-// maxItem is the maximum size of an item in bytes.
-const maxItem = 400 << 10
 
 // kind returns DynamoDB's name for a value's type.
 func kind(v types.AttributeValue) string {
@@ -25,7 +24,7 @@ func kind(v types.AttributeValue) string {
 func normal(v types.AttributeValue) (types.AttributeValue, error) {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberN:
-		n, err := parseNumber(v.Value)
+		n, err := sizes.ParseNumber(v.Value)
 		if err != nil {
 			return nil, err
 		}
@@ -44,7 +43,7 @@ func normal(v types.AttributeValue) (types.AttributeValue, error) {
 	case *types.AttributeValueMemberNS:
 		numbers := make([]string, 0, len(v.Value))
 		for _, s := range v.Value {
-			n, err := parseNumber(s)
+			n, err := sizes.ParseNumber(s)
 			if err != nil {
 				return nil, err
 			}
@@ -106,9 +105,9 @@ func compare(a, b types.AttributeValue) (order int, ok bool) {
 	switch a := a.(type) {
 	case *types.AttributeValueMemberN:
 		if b, ok := b.(*types.AttributeValueMemberN); ok {
-			x, errX := parseNumber(a.Value)
-			y, errY := parseNumber(b.Value)
-			return x.cmp(y), errX == nil && errY == nil
+			x, errX := sizes.ParseNumber(a.Value)
+			y, errY := sizes.ParseNumber(b.Value)
+			return x.Cmp(y), errX == nil && errY == nil
 		}
 	case *types.AttributeValueMemberS:
 		if b, ok := b.(*types.AttributeValueMemberS); ok {
@@ -150,47 +149,4 @@ func sameSet(a, b []string) bool {
 }
 
 // ItemSize returns the size of an item in bytes, as DynamoDB counts it for capacity and limits.
-func ItemSize(it map[string]types.AttributeValue) int {
-	size := 0
-	for name, v := range it {
-		size += len(name) + valueSize(v)
-	}
-	return size
-}
-
-func valueSize(v types.AttributeValue) int {
-	switch v := v.(type) {
-	case *types.AttributeValueMemberN:
-		return numberSize(v.Value)
-	case *types.AttributeValueMemberS:
-		return len(v.Value)
-	case *types.AttributeValueMemberB:
-		return len(v.Value)
-	case *types.AttributeValueMemberSS:
-		return len(strings.Join(v.Value, ""))
-	case *types.AttributeValueMemberNS:
-		size := 0
-		for _, n := range v.Value {
-			size += numberSize(n)
-		}
-		return size
-	case *types.AttributeValueMemberL:
-		size := 3
-		for _, e := range v.Value {
-			size += 1 + valueSize(e)
-		}
-		return size
-	case *types.AttributeValueMemberM:
-		return 3 + len(v.Value) + ItemSize(v.Value)
-	default:
-		return 1
-	}
-}
-
-func numberSize(s string) int {
-	n, err := parseNumber(s)
-	if err != nil {
-		return len(s)
-	}
-	return n.size()
-}
+func ItemSize(it map[string]types.AttributeValue) int { return sizes.Item(it) }

@@ -101,6 +101,7 @@ func start(path string) (string, error) {
 		return "", err
 	}
 	url := "http://127.0.0.1:" + port
+	client := http.Client{Timeout: time.Minute}
 	for deadline := time.Now().Add(time.Minute); ; {
 		req, err := http.NewRequestWithContext(
 			context.Background(), http.MethodGet, url+"/moto-api/data.json", http.NoBody,
@@ -108,7 +109,7 @@ func start(path string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := client.Do(req)
 		if err == nil {
 			return url, resp.Body.Close()
 		} else if time.Now().After(deadline) {

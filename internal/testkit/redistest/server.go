@@ -45,7 +45,7 @@ func Binary(t testing.TB) string {
 	return ""
 }
 
-// Start runs an empty, non-persistent server until the test ends.
+// Start runs an empty server until the test ends. It would save a snapshot only after an hour.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s, err := Launch(Binary(t), args...)
@@ -68,7 +68,7 @@ func Launch(path string, args ...string) (*Server, error) {
 	}
 	s := &Server{Addr: net.JoinHostPort("127.0.0.1", port), Socket: filepath.Join(dir, "s"), dir: dir}
 	words := append([]string{
-		"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir,
+		"--port", port, "--bind", "127.0.0.1", "--save", "3600 1", "--appendonly", "no", "--dir", dir,
 		"--unixsocket", s.Socket, "--repl-diskless-sync-delay", "0",
 	}, args...)
 	if slices.Contains(args, "--sentinel") {
@@ -98,7 +98,7 @@ func (s *Server) run() error {
 	if err := s.cmd.Start(); err != nil {
 		return err
 	}
-	for range 500 {
+	for began := time.Now(); time.Since(began) < time.Minute; {
 		if conn, err := new(net.Dialer).DialContext(context.Background(), "tcp", s.Addr); err == nil {
 			return conn.Close()
 		}

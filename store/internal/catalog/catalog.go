@@ -5,8 +5,6 @@ package catalog
 import (
 	"bytes"
 	"cmp"
-	"encoding/base64"
-	"encoding/binary"
 	"maps"
 	"slices"
 	"sort"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/cursor"
 )
 
 // Catalog holds records. See [New].
@@ -111,8 +110,8 @@ func (c *Catalog) Commit(writes []store.Write, persist Persist) error {
 }
 
 func (c *Catalog) prepare(writes []store.Write) ([]store.Record, map[string]uint64, error) {
-	if len(writes) == 0 || len(writes) > store.MaxWrites {
-		return nil, nil, store.ErrInvalid
+	if err := store.CheckWrites(writes); err != nil {
+		return nil, nil, err
 	}
 	now := c.now()
 	records := make([]store.Record, 0, len(writes))
@@ -122,7 +121,7 @@ func (c *Catalog) prepare(writes []store.Write) ([]store.Record, map[string]uint
 	seen := make(map[store.Key]bool, len(writes))
 	for _, w := range writes {
 		k := w.Record.Key
-		if seen[k] || k.Namespace == "" || k.Kind == "" || len(w.Record.Value) > store.MaxValue || w.Check && w.Delete {
+		if seen[k] || k.Namespace == "" || k.Kind == "" || w.Check && w.Delete {
 			return nil, nil, store.ErrInvalid
 		}
 		seen[k] = true
@@ -173,10 +172,11 @@ func (c *Catalog) withExpired(records []store.Record, seen map[store.Key]bool, n
 
 // List implements store.Catalog.
 func (c *Catalog) List(q store.Query) (store.Page, error) {
-	var after *cursor
+	pages := cursor.OfRecords(&q)
+	var after cursor.Position
 	if q.After != "" {
 		var err error
-		if after, err = parseCursor(q); err != nil {
+		if after, err = pages.Parse(q.After); err != nil {
 			return store.Page{}, err
 		}
 	}
@@ -194,7 +194,7 @@ func (c *Catalog) List(q store.Query) (store.Page, error) {
 		rs = rs[low:]
 		rs = rs[:sort.Search(len(rs), func(i int) bool { return !strings.HasPrefix(rs[i].Key.ID, q.Prefix) })]
 	}
-	if after != nil {
+	if q.After != "" {
 		at, found := search(rs, after.ID, after.Sub)
 		if from = at; found && !q.Reverse {
 			from++
@@ -202,7 +202,7 @@ func (c *Catalog) List(q store.Query) (store.Page, error) {
 	}
 	if q.Reverse {
 		step = -1
-		if after == nil {
+		if q.After == "" {
 			from = len(rs)
 		}
 		from--
@@ -220,7 +220,8 @@ func (c *Catalog) List(q store.Query) (store.Page, error) {
 			continue
 		}
 		if len(page.Records) == limit {
-			page.Next = makeCursor(q, page.Records[limit-1].Key)
+			last := page.Records[limit-1].Key
+			page.Next = pages.Make(cursor.Position{ID: last.ID, Sub: last.Sub})
 			break
 		}
 		page.Records = append(page.Records, *r)
@@ -260,57 +261,11 @@ func search(rs []*store.Record, id, sub string) (int, bool) {
 			return n, false
 		}
 	}
-	return slices.BinarySearchFunc(rs, cursor{ID: id, Sub: sub}, func(r *store.Record, c cursor) int {
+	return slices.BinarySearchFunc(rs, cursor.Position{ID: id, Sub: sub}, func(r *store.Record, c cursor.Position) int {
 		return cmp.Or(cmp.Compare(r.Key.ID, c.ID), cmp.Compare(r.Key.Sub, c.Sub))
 	})
 }
 
 func expired(r *store.Record, now time.Time) bool {
 	return !r.Expires.IsZero() && !now.Before(r.Expires)
-}
-
-// cursor names the last record of a page, and the query it belongs to.
-type cursor struct {
-	ID, Sub string
-	Query   [6]string
-	Reverse bool
-}
-
-func queryOf(q store.Query) [6]string {
-	return [6]string{q.Namespace, string(q.Kind), q.ID, q.Prefix, q.Sub, q.Parent}
-}
-
-func makeCursor(q store.Query, k store.Key) string {
-	raw := []byte{0}
-	if q.Reverse {
-		raw[0] = 1
-	}
-	parts := queryOf(q)
-	for _, part := range append(parts[:], k.ID, k.Sub) {
-		raw = append(binary.AppendUvarint(raw, uint64(len(part))), part...)
-	}
-	return base64.RawURLEncoding.EncodeToString(raw)
-}
-
-func parseCursor(q store.Query) (*cursor, error) {
-	raw, err := base64.RawURLEncoding.DecodeString(q.After)
-	if err != nil || len(raw) == 0 {
-		return nil, store.ErrBadCursor
-	}
-	c := cursor{Reverse: raw[0] == 1}
-	raw = raw[1:]
-	for _, part := range []*string{
-		&c.Query[0], &c.Query[1], &c.Query[2], &c.Query[3], &c.Query[4], &c.Query[5], &c.ID, &c.Sub,
-	} {
-		n, size := binary.Uvarint(raw)
-		if size <= 0 || n > uint64(len(raw)-size) {
-			return nil, store.ErrBadCursor
-		}
-		*part = string(raw[size : size+int(n)])
-		raw = raw[size+int(n):]
-	}
-	if len(raw) > 0 || c.Query != queryOf(q) || c.Reverse != q.Reverse {
-		return nil, store.ErrBadCursor
-	}
-	return &c, nil
 }

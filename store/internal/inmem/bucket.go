@@ -27,11 +27,12 @@ type Bucket struct {
 type more struct {
 	rest    []slot   // all but the first
 	reserve *Reserve // the journal's; nil until it needs one
+	held    []held   // of the limits of slots; none until the first take
 }
 
 type slot struct {
 	limit    *store.Limit
-	level    int64
+	level    int64 // of a limit of slots: rises with each change that an answer must not get ahead of
 	debited  int64
 	returned int64
 }
@@ -87,6 +88,7 @@ func (b *Bucket) slots() []slot {
 
 func (b *Bucket) setSlots(s []slot) {
 	b.Reserve().reset()
+	b.dropHeld(s)
 	b.first = slot{}
 	if len(s) > 0 {
 		b.first, s = s[0], s[1:]
@@ -99,21 +101,24 @@ func (b *Bucket) setSlots(s []slot) {
 	}
 }
 
-// full reports whether every limit's level lies under its clock.
+// full reports whether the bucket carries no information.
 func (b *Bucket) full(now int64) bool {
 	if now < b.at {
 		return false
 	}
 	for i := range b.Len() {
-		s := b.slot(i)
-		if s.level > params(s.limit).Clock(now) {
+		if !b.fullSlot(b.slot(i), now) {
 			return false
 		}
 	}
 	return true
 }
 
+// counted reports whether the bucket has counted anything for usage. A sealed one counts for nobody.
 func (b *Bucket) counted() bool {
+	if b.own == 1 && store.IsSeal(b.first.limit) {
+		return false
+	}
 	if b.takes != 0 {
 		return true
 	}
@@ -125,22 +130,33 @@ func (b *Bucket) counted() bool {
 	return false
 }
 
-// find returns the slot of a limit, or -1. The bucket's own limits, including removed ones, match by name; overrides
-// match by name and parameters.
+// find returns the slot of a limit, or -1. The bucket's own limits, including removed ones, match by name, and by
+// whether they are of slots; overrides match by name and parameters.
 func (b *Bucket) find(l *store.Limit) int {
 	for i := range b.Len() {
 		s := b.slot(i).limit
-		if s == l || s.Name == l.Name && s.Override == l.Override && (!l.Override || *s == *l) {
+		if s == l || s.Name == l.Name && s.Override == l.Override && s.IsSlots() == l.IsSlots() &&
+			(!l.Override || *s == *l) {
 			return i
 		}
 	}
 	return -1
 }
 
+// of returns the slot of the i-th charge's limit, which is usually the i-th.
+func (b *Bucket) of(i int, l *store.Limit) *slot {
+	if i < int(b.own) {
+		if s := b.slot(i); s.limit == l || *s.limit == *l {
+			return s
+		}
+	}
+	return b.slot(b.find(l))
+}
+
 // rebirth restarts the counters under a new ID, because some of them are about to be dropped. It returns the previous
 // state.
 func (b *Bucket) rebirth(key store.Bucket, id uint64) store.State {
-	st := b.state(key)
+	st := b.state(key, b.at)
 	b.id, b.takes = id, 0
 	for i := range b.Len() {
 		s := b.slot(i)
@@ -149,17 +165,17 @@ func (b *Bucket) rebirth(key store.Bucket, id uint64) store.State {
 	return st
 }
 
-func (b *Bucket) state(key store.Bucket) store.State {
+// state returns a locked bucket's state, with the slots that are held at an instant.
+func (b *Bucket) state(key store.Bucket, now int64) store.State {
 	st := store.State{Bucket: key, ID: b.id, At: clock.Time(b.at), Epoch: uint64(b.epoch), Takes: b.takes}
 	st.Limits = make([]store.LimitState, b.Len())
 	for i := range st.Limits {
 		st.Limits[i] = b.Limit(i)
+		if h, ok := b.Held(i); ok {
+			st.Limits[i].SetHeld(h.Held, now, 0)
+		}
 	}
 	return st
-}
-
-func params(l *store.Limit) clock.Params {
-	return clock.Params{Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst}
 }
 
 func shortEpoch(e uint64) uint32 { return uint32(min(e, math.MaxUint32)) }

@@ -5,11 +5,12 @@ import (
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/varint"
 )
 
 // Take decides a take in memory. Wait for the tickets before answering.
 func (t *Table) Take(take store.Take) (store.Outcome, Tickets, error) {
-	if err := checkTake(take.Debits); err != nil {
+	if err := checkTake(&take); err != nil {
 		return store.Outcome{}, Tickets{}, err
 	}
 	var room [4]*Bucket
@@ -42,15 +43,15 @@ func (t *Table) Find(key store.Bucket) *Bucket {
 }
 
 // TakeOne decides a take of one charge on a bucket. ok is false, and nothing was decided, unless the bucket is alive
-// and the charge's limit is its only one in force. It is for tables without a journal, because it does not report the
-// change.
+// and the charge's limit is its only one in force, and not of slots. It is for tables without a journal, because it
+// does not report the change.
 func (t *Table) TakeOne(b *Bucket, c *store.Charge) (allowed, ok bool) {
 	// Before the lock, because others wait there.
-	p := params(c.Limit)
+	p := c.Limit.Params()
 	now := t.Now()
 	reading := p.Clock(now)
 	b.mu.Lock()
-	if b.Dead() || b.own != 1 || b.first.limit != c.Limit && *b.first.limit != *c.Limit {
+	if b.Dead() || b.own != 1 || p.Heal != 0 || b.first.limit != c.Limit && *b.first.limit != *c.Limit {
 		b.mu.Unlock()
 		return false, false
 	}
@@ -70,7 +71,7 @@ func (t *Table) TakeOne(b *Bucket, c *store.Charge) (allowed, ok bool) {
 
 // Settle returns and forces tokens in memory. Wait for the tickets before answering.
 func (t *Table) Settle(s store.Settle) (store.Outcome, Tickets, error) {
-	if err := checkSettle(s); err != nil {
+	if err := checkSettle(&s); err != nil {
 		return store.Outcome{}, Tickets{}, err
 	}
 	bs, err := t.lockSettle(s.Debits)
@@ -85,6 +86,29 @@ func (t *Table) Settle(s store.Settle) (store.Outcome, Tickets, error) {
 		}
 	}
 	return out, op.tickets, err
+}
+
+// Credit adds tokens to a balance in memory. Wait for the tickets before answering, also if it was applied before: the
+// commit that it waited for may have failed.
+func (t *Table) Credit(c store.Credit) (store.Credited, Tickets, error) {
+	if err := c.Check(); err != nil {
+		return store.Credited{}, Tickets{}, err
+	}
+	b, err := t.lock(c.Bucket, true)
+	if err != nil {
+		return store.Credited{}, Tickets{}, err
+	}
+	defer b.mu.Unlock()
+	op := operation{table: t, now: max(t.Now(), b.at)}
+	out, err := op.credit(b, &c)
+	return out, op.tickets, err
+}
+
+// ForgetCredits forgets the credits to a balance in memory, and returns the beginning of their marks, and of no others.
+func (t *Table) ForgetCredits(b store.Bucket, limit string) (prefix string) {
+	prefix = string(varint.AppendParts(nil, b.Namespace, b.Entity, b.Resource, limit))
+	t.credits.forget(prefix)
+	return prefix
 }
 
 // Undo returns the tokens of an allowed take that was never answered because its ticket failed.
@@ -102,7 +126,8 @@ func (t *Table) Undo(take store.Take, ts Tickets) {
 	}
 }
 
-// Forget removes buckets, whatever they owe. Wait for the tickets before answering.
+// Forget removes buckets, whatever they owe, but balances and slots that are held. Wait for the tickets before
+// answering.
 func (t *Table) Forget(keys []store.Bucket) Tickets {
 	op := operation{table: t}
 	for _, key := range keys {
@@ -114,9 +139,13 @@ func (t *Table) Forget(keys []store.Bucket) Tickets {
 			b.mu.Unlock()
 			continue
 		}
+		if op.reset(b, key) {
+			b.mu.Unlock()
+			continue
+		}
 		t.gone(b)
 		if t.cfg.Retired != nil && b.counted() {
-			op.retired = append(op.retired, b.state(key))
+			op.retired = append(op.retired, b.state(key, b.at))
 		}
 		op.changed(b, Forgotten)
 		b.setSlots(nil)
@@ -186,7 +215,7 @@ func (t *Table) lockAll(debits []store.Debit, room []*Bucket, create func(*store
 	}
 }
 
-// lockSettle locks the existing buckets, and creates those on which something is forced.
+// lockSettle locks the existing buckets, and creates those on which something is forced, or returned to a balance.
 func (t *Table) lockSettle(debits []store.Debit) ([]*Bucket, error) {
 	if len(debits) == 1 {
 		b, err := t.lock(debits[0].Bucket, forcing(&debits[0]))
@@ -197,7 +226,7 @@ func (t *Table) lockSettle(debits []store.Debit) ([]*Bucket, error) {
 
 func forcing(d *store.Debit) bool {
 	for j := range d.Charges {
-		if d.Charges[j].Amount > 0 {
+		if creates(&d.Charges[j]) {
 			return true
 		}
 	}
@@ -206,33 +235,35 @@ func forcing(d *store.Debit) bool {
 
 func always(*store.Debit) bool { return true }
 
-func checkTake(debits []store.Debit) error {
-	if len(debits) == 0 {
+func checkTake(t *store.Take) error {
+	if len(t.Debits) == 0 {
 		return store.ErrInvalid
 	}
-	for i := range debits {
-		if len(debits[i].Charges) == 0 {
+	for i := range t.Debits {
+		if len(t.Debits[i].Charges) == 0 {
 			return store.ErrInvalid
 		}
-		for j := range debits[i].Charges {
-			if c := &debits[i].Charges[j]; c.Limit == nil || c.Amount < 0 || c.Force && c.Shadow {
+		for j := range t.Debits[i].Charges {
+			if c := &t.Debits[i].Charges[j]; c.Limit == nil || c.Amount < 0 || c.Force && c.Shadow || c.Hold != nil {
 				return store.ErrInvalid
 			}
 		}
 	}
-	return nil
+	return t.CheckSize()
 }
 
-func checkSettle(s store.Settle) error {
+func checkSettle(s *store.Settle) error {
 	if len(s.Debits) == 0 && s.ID == "" || s.ID != "" && s.Expires.IsZero() {
 		return store.ErrInvalid
 	}
 	for i := range s.Debits {
 		for j := range s.Debits[i].Charges {
-			if c := &s.Debits[i].Charges[j]; c.Limit == nil || c.Force || c.Shadow || c.Amount == -1<<63 {
+			c := &s.Debits[i].Charges[j]
+			if c.Limit == nil || c.Force || c.Shadow || c.Amount == -1<<63 || s.Forgive && c.Amount >= 0 ||
+				c.Hold != nil && !c.Limit.IsSlots() {
 				return store.ErrInvalid
 			}
 		}
 	}
-	return nil
+	return s.CheckSize()
 }

@@ -17,6 +17,11 @@ type Journal interface {
 	Changed(b *Bucket, c Change) Ticket
 	// Once is called when a settle's ID is recorded, after its buckets have changed; some of them may be nil.
 	Once(id string, expires time.Time, bs []*Bucket) Ticket
+	// Credited is called after a credit, and again when it is repeated. The ticket is of the commit that writes the
+	// bucket and the credit's mark together, in every mode.
+	Credited(b *Bucket, mark string, amount int64) Ticket
+	// Recorded returns the amount of a credit that was written by its mark, or 0.
+	Recorded(mark string) (int64, error)
 	// Evicted is called before a full bucket dies.
 	Evicted(b *Bucket)
 }
@@ -49,6 +54,7 @@ type waiting struct {
 	at   int64
 	bs   []*Bucket
 	left []*store.Charge
+	took []took
 }
 
 func (ts *Tickets) add(t Ticket) {
@@ -64,7 +70,7 @@ func (ts *Tickets) add(t Ticket) {
 // remember stores what Undo needs, if the answer has to wait.
 func (ts *Tickets) remember(bs []*Bucket, op *operation) {
 	if ts.w != nil {
-		ts.w.bs, ts.w.at, ts.w.left = slices.Clone(bs), op.now, op.left
+		ts.w.bs, ts.w.at, ts.w.left, ts.w.took = slices.Clone(bs), op.now, op.left, op.took
 	}
 }
 

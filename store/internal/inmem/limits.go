@@ -31,10 +31,13 @@ func (op *operation) follow(b *Bucket, d *store.Debit) error {
 		}
 	}
 	if own > 0 && !(same && own == int(b.own)) {
+		if from, until := d.Phase.Bounds(); op.now < from || b.own > 0 && op.now >= until {
+			return &store.PhaseError{At: clock.Time(op.now)}
+		}
 		if b.own > 0 && shortEpoch(d.Epoch) < b.epoch {
 			return store.ErrStaleLimits
 		}
-		if err := op.replace(b, d.Charges, own); err != nil {
+		if err := op.replace(b, d, own); err != nil {
 			return err
 		}
 		b.epoch = shortEpoch(d.Epoch)
@@ -61,8 +64,8 @@ func aligned(b *Bucket, charges []store.Charge) bool {
 
 // replace makes the limits of the own charges the limits in force. Removed limits stay after them, so that what they
 // owe and have counted is not lost.
-func (op *operation) replace(b *Bucket, charges []store.Charge, own int) error {
-	old := b.slots()
+func (op *operation) replace(b *Bucket, d *store.Debit, own int) error {
+	charges, old := d.Charges, b.slots()
 	used := make([]bool, len(old))
 	slots := make([]slot, 0, own+len(old))
 	for i := range charges {
@@ -74,15 +77,18 @@ func (op *operation) replace(b *Bucket, charges []store.Charge, own int) error {
 		if err != nil {
 			return err
 		}
-		s := slot{limit: l, level: params(l).Clock(op.now)}
+		s := slot{limit: l, level: l.Params().Fresh(op.now)}
 		if at := b.find(l); at >= 0 {
 			if used[at] {
 				return fmt.Errorf("%w: limit %q twice in one debit", store.ErrInvalid, l.Name)
 			}
 			used[at] = true
 			s = old[at]
-			if *s.limit != *l {
-				s.level = clock.Rebase(params(s.limit), params(l), s.level, op.now)
+			if s.holds() && !l.IsBalance() {
+				return &store.KindError{Bucket: d.Bucket, Limit: l.Name, Held: true}
+			}
+			if *s.limit != *l && !l.IsSlots() {
+				s.level = clock.Rebase(s.limit.Params(), l.Params(), s.level, op.now)
 			}
 			s.limit = l
 		}
@@ -95,15 +101,62 @@ func (op *operation) replace(b *Bucket, charges []store.Charge, own int) error {
 			}
 		}
 	}
-	for i, s := range old {
-		if !used[i] {
-			slots = append(slots, s)
-		}
+	rest, counted, err := op.former(b, old, used, store.IsSeal(slots[0].limit))
+	if err != nil {
+		return err
 	}
+	slots = append(slots, rest...)
 	op.table.stamp(b, op.now) // nothing is judged at an earlier time from now on, even if the take is refused
+	if counted {
+		op.restart(b, d.Bucket, slots)
+	}
 	b.setSlots(slots)
 	b.own = uint16(own)
 	return nil
+}
+
+// former returns the slots that are not used any more. If there are too many, it leaves out those that are full, and
+// reports whether these have counted something. A seal keeps any number of them, because no other limits follow it.
+func (op *operation) former(
+	b *Bucket, old []slot, used []bool, seals bool,
+) (rest []slot, counted bool, err error) {
+	n := 0
+	for i, s := range old {
+		if !used[i] {
+			rest = append(rest, s)
+			if !s.limit.Override {
+				n++
+			}
+		}
+	}
+	if n <= store.MaxFormer || seals {
+		return rest, false, nil
+	}
+	rest = slices.DeleteFunc(rest, func(s slot) bool {
+		full := !s.limit.Override && b.fullSlot(&s, op.now)
+		if full {
+			n--
+			counted = counted || s.debited != 0 || s.returned != 0
+		}
+		return full
+	})
+	if n > store.MaxFormer {
+		return nil, false, store.TooManyFormer(n)
+	}
+	return rest, counted, nil
+}
+
+// restart starts the counters of a bucket again, because some of them are about to be dropped, and hands them over.
+func (op *operation) restart(b *Bucket, key store.Bucket, slots []slot) {
+	t := op.table
+	t.gone(b)
+	st := b.rebirth(key, t.births.Add(1))
+	if t.cfg.Retired != nil {
+		op.retired = append(op.retired, st)
+	}
+	for i := range slots {
+		slots[i].debited, slots[i].returned = 0, 0
+	}
 }
 
 // addOverrides adds slots for overriding limits that the bucket does not have yet. Full overrides that the debit does
@@ -116,7 +169,7 @@ func (op *operation) addOverrides(b *Bucket, d *store.Debit, added int) error {
 	inUse, counted := 0, false
 	for _, s := range b.slots() {
 		if s.limit.Override {
-			if !wanted(s.limit) && s.level <= params(s.limit).Clock(op.now) {
+			if !wanted(s.limit) && s.full(op.now) {
 				counted = counted || s.debited != 0 || s.returned != 0
 				continue
 			}
@@ -136,19 +189,11 @@ func (op *operation) addOverrides(b *Bucket, d *store.Debit, added int) error {
 		if err != nil {
 			return err
 		}
-		kept = append(kept, slot{limit: l, level: params(l).Clock(op.now)})
+		kept = append(kept, slot{limit: l, level: l.Params().Fresh(op.now)})
 	}
 	op.table.stamp(b, op.now)
 	if counted {
-		t := op.table
-		t.gone(b)
-		st := b.rebirth(d.Bucket, t.births.Add(1))
-		if t.cfg.Retired != nil {
-			op.retired = append(op.retired, st)
-		}
-		for i := range kept {
-			kept[i].debited, kept[i].returned = 0, 0
-		}
+		op.restart(b, d.Bucket, kept)
 	}
 	b.setSlots(kept)
 	return nil
@@ -170,7 +215,13 @@ func (in *interner) intern(l *store.Limit) (*store.Limit, error) {
 	if p := in.m[*l]; p != nil {
 		return p, nil
 	}
-	if p := params(l).Check(); p != nil {
+	if l.Override && l.IsBalance() {
+		return nil, fmt.Errorf("%w: limit %q: a request cannot bring a balance", store.ErrInvalid, l.Name)
+	}
+	if l.Override && l.IsSlots() {
+		return nil, fmt.Errorf("%w: limit %q: a request cannot bring a limit of slots", store.ErrInvalid, l.Name)
+	}
+	if p := l.Params().Check(); p != nil {
 		return nil, fmt.Errorf("%w: limit %q: %s %s", store.ErrInvalid, l.Name, p.Field, p.Reason)
 	}
 	if in.m == nil || len(in.m) >= maxInterned {

@@ -19,8 +19,8 @@ func (t *Table) Peek(keys []store.Bucket) store.Snapshot {
 		states[i].Bucket = key
 		if b := t.find(key); b != nil {
 			if !b.Dead() {
-				states[i] = b.state(key)
 				now = max(now, b.at)
+				states[i] = b.state(key, now)
 			}
 			b.mu.Unlock()
 		}
@@ -54,13 +54,15 @@ func (t *Table) find(key store.Bucket) *Bucket {
 
 // Buckets returns a page of the matching buckets, ordered by entity and resource.
 func (t *Table) Buckets(q store.BucketQuery) (store.BucketPage, error) {
-	mark := cursor.Mark("bucket", q.Namespace, q.Entity, q.Resource)
+	pages := cursor.OfBuckets(&q)
 	var after string
 	if q.After != "" {
-		var err error
-		if after, err = cursor.Parse(mark, q.After); err != nil {
+		at, err := pages.Parse(q.After)
+		if err != nil {
 			return store.BucketPage{}, err
 		}
+		b := store.Bucket{Namespace: q.Namespace, Entity: at.ID, Resource: at.Sub}
+		after = string(appendKey(nil, b))
 	}
 	var keys []string
 	prefix := q.Namespace + "\x00"
@@ -83,7 +85,8 @@ func (t *Table) Buckets(q store.BucketQuery) (store.BucketPage, error) {
 	page := store.BucketPage{}
 	if limit := store.PageSize(q.Max); len(keys) > limit {
 		keys = keys[:limit]
-		page.Next = cursor.Make(mark, keys[limit-1])
+		last := ParseKey(keys[limit-1])
+		page.Next = pages.Make(cursor.Position{ID: last.Entity, Sub: last.Resource})
 	}
 	wanted := make([]store.Bucket, len(keys))
 	for i, k := range keys {

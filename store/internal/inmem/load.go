@@ -14,7 +14,8 @@ type Record struct {
 	Epoch  uint32
 	Own    int // the first Own limits are the limits in force
 	Takes  int64
-	Limits []store.LimitState
+	Limits []store.LimitState // their levels are those of [Bucket.Level]
+	Held   map[int]Held       // of the limits of slots, by their indexes
 }
 
 // Load adds a bucket from its record, unless it is full by now. With reborn it is reborn: its counters are zero, and
@@ -31,6 +32,9 @@ func (t *Table) Load(key string, rec *Record, reserve *Reserve, reborn bool) (lo
 		slots[i].level, slots[i].debited, slots[i].returned = l.Level, l.Debited, l.Returned
 	}
 	b.setSlots(slots)
+	for i, h := range rec.Held {
+		*b.keep(slots[i].limit.Name) = held{slots[i].limit.Name, h}
+	}
 	if now := t.Now(); b.full(now) {
 		t.raise(now)
 		return false, nil
@@ -54,23 +58,27 @@ func (t *Table) Load(key string, rec *Record, reserve *Reserve, reborn bool) (lo
 
 // LoadSettled restores a settle's ID.
 func (t *Table) LoadSettled(id string, expires time.Time) {
-	t.settled.mu.Lock()
-	defer t.settled.mu.Unlock()
-	if t.settled.expires == nil {
-		t.settled.expires = make(map[string]time.Time)
+	s := t.settled.of(t.seed, id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.expires == nil {
+		s.expires = make(map[string]time.Time)
 	}
-	t.settled.expires[id] = expires
+	s.expires[id] = expires
 }
 
 // Settled calls f with every recorded ID that has not expired.
 func (t *Table) Settled(f func(id string, expires time.Time)) {
 	now := clock.Time(t.Now())
-	t.settled.mu.Lock()
-	defer t.settled.mu.Unlock()
-	for id, e := range t.settled.expires {
-		if now.Before(e) {
-			f(id, e)
+	for i := range t.settled {
+		s := &t.settled[i]
+		s.mu.Lock()
+		for id, e := range s.expires {
+			if now.Before(e) {
+				f(id, e)
+			}
 		}
+		s.mu.Unlock()
 	}
 }
 
@@ -102,10 +110,10 @@ func (b *Bucket) Head() Record {
 // Key returns the key under which the table keeps the bucket. It never changes.
 func (b *Bucket) Key() string { return b.key }
 
-// Level returns the level of a locked bucket's slot.
+// Level returns the level of a locked bucket's slot. Of a limit of slots, it is how often slots were taken or renewed.
 func (b *Bucket) Level(i int) int64 { return b.slot(i).level }
 
-// Limit returns the state of a slot of a locked bucket.
+// Limit returns the state of a slot of a locked bucket, with the level of [Bucket.Level].
 func (b *Bucket) Limit(i int) store.LimitState {
 	s := b.slot(i)
 	return store.LimitState{Limit: s.limit, Level: s.level, Debited: s.debited, Returned: s.returned}

@@ -88,7 +88,7 @@ func (m *Meter) read(b *Bucket, ended, must bool) {
 
 // observation returns a reading of a locked bucket's counters.
 func (b *Bucket) observation(ended bool) ledger.Observation {
-	st := b.state(ParseKey(b.key))
+	st := b.state(ParseKey(b.key), b.at)
 	o := ledger.Observation{Bucket: st.Bucket, Reading: ledger.ReadingOf(&st)}
 	o.Ended = ended
 	return o

@@ -1,6 +1,7 @@
 package inmem
 
 import (
+	"hash/maphash"
 	"sync"
 	"time"
 
@@ -17,7 +18,7 @@ func (op *operation) settle(s *store.Settle, bs []*Bucket) (out store.Outcome, e
 		}
 	}
 	if s.ID != "" {
-		if err := t.settled.check(s.ID, s.Expires, clock.Time(op.now)); err != nil {
+		if err := t.settled.of(t.seed, s.ID).check(s.ID, s.Expires, clock.Time(op.now)); err != nil {
 			return out, err
 		}
 	}
@@ -30,7 +31,7 @@ func (op *operation) settle(s *store.Settle, bs []*Bucket) (out store.Outcome, e
 		}
 	}
 	if s.ID != "" {
-		purged, err := t.settled.add(s.ID, s.Expires, clock.Time(op.now))
+		purged, err := t.settled.of(t.seed, s.ID).add(s.ID, s.Expires, clock.Time(op.now))
 		if err != nil {
 			return out, err
 		}
@@ -39,12 +40,13 @@ func (op *operation) settle(s *store.Settle, bs []*Bucket) (out store.Outcome, e
 		}
 	}
 	for i, b := range bs {
-		if b == nil {
-			continue
+		if b != nil {
+			t.stamp(b, op.now)
 		}
-		t.stamp(b, op.now)
-		out.Levels = op.apply(b, s.Debits[i].Charges, s.ID != "", out.Levels)
-		op.changed(b, Settled)
+		out.Levels = op.apply(b, s, &s.Debits[i], out.Levels)
+		if b != nil {
+			op.changed(b, Settled)
+		}
 	}
 	if s.ID != "" && t.cfg.Journal != nil {
 		op.tickets.add(t.cfg.Journal.Once(s.ID, s.Expires, bs))
@@ -55,34 +57,132 @@ func (op *operation) settle(s *store.Settle, bs []*Bucket) (out store.Outcome, e
 
 // apply applies the charges of a settle to a bucket and appends the levels that they leave. What a settle with an ID
 // returns must not be spent before the ID is durable.
-func (op *operation) apply(b *Bucket, charges []store.Charge, once bool, levels []store.Level) []store.Level {
-	for i := range charges {
-		c := &charges[i]
-		at := b.find(c.Limit)
-		if at < 0 {
-			continue // returned to a limit that has filled up and is gone
+func (op *operation) apply(b *Bucket, y *store.Settle, d *store.Debit, levels []store.Level) []store.Level {
+	for i := range d.Charges {
+		c := &d.Charges[i]
+		at := -1
+		if b != nil {
+			at = b.find(c.Limit)
+		}
+		if at < 0 { // returned to a limit that has filled up and is gone
+			levels = append(levels, store.Level{
+				Limit: c.Limit, Level: c.Limit.Params().Fresh(op.now), Refused: c.Hold != nil && c.Amount > 0,
+			})
+			continue
 		}
 		s := b.slot(at)
+		if s.limit.IsSlots() {
+			levels = append(levels, op.settleSlots(b, s, c))
+			continue
+		}
+		level := store.Level{Limit: s.limit}
 		if c.Amount < 0 {
-			s.level = clock.Credit(s.level, -c.Amount)
-			s.returned -= c.Amount
-			if once {
-				b.Reserve().uncover(at, -c.Amount)
+			back := op.given(b, at, y, d, c)
+			s.level = clock.Credit(s.level, back)
+			s.returned += back
+			if y.ID != "" {
+				b.Reserve().uncover(at, back)
 			}
 		} else if c.Amount > 0 {
-			s.level = clock.Spend(s.level, params(s.limit).Clock(op.now), c.Amount)
-			s.debited += c.Amount
+			n := op.owes(b, s, c)
+			s.level = clock.Spend(s.level, s.limit.Params().Clock(op.now), n)
+			s.debited += n
+			level.Left = c.Amount - n
 		}
-		levels = append(levels, store.Level{Limit: s.limit, Level: s.level})
+		level.Level = s.level
+		levels = append(levels, level)
 	}
 	return levels
 }
 
-// admitForced adds slots for forced limits that the bucket does not have, and rejects amounts that overflow.
+// giveBack gives back what a lease holds, and returns by how much less is held.
+func (op *operation) giveBack(b *Bucket, s *slot, amount int64, hold *store.Hold) int64 {
+	h := b.held(s.limit.Name)
+	if h == nil || hold == nil || h.Birth != hold.Birth {
+		return 0
+	}
+	was := h.At(op.now, 0).Total()
+	h.Held.Held = s.limit.Params().Slots(0).Release(h.Held.Held, op.now, amount, clock.Nanos(hold.End))
+	return was - h.At(op.now, 0).Total()
+}
+
+// settleSlots applies a charge of a settle on a limit of slots.
+func (op *operation) settleSlots(b *Bucket, s *slot, c *store.Charge) store.Level {
+	level := store.Level{Limit: s.limit}
+	switch {
+	case c.Amount < 0:
+		s.returned += op.giveBack(b, s, -c.Amount, c.Hold)
+	case c.Amount > 0 && c.Hold == nil:
+		n := op.owes(b, s, c)
+		level.Left = c.Amount - n
+		if n > 0 {
+			s.debited += n
+			hold := op.hold(b, s, n)
+			level.Hold = &hold
+		}
+	case c.Amount > 0:
+		level.Hold = op.renew(b, s, c)
+		level.Refused = level.Hold == nil
+	}
+	level.Level = b.level(s, op.now)
+	return level
+}
+
+func (op *operation) renew(b *Bucket, s *slot, c *store.Charge) *store.Hold {
+	h := b.held(s.limit.Name)
+	if h == nil || h.Birth != c.Hold.Birth {
+		return nil
+	}
+	now, ok := s.limit.Params().Slots(0).Renew(h.Held.Held, op.now, c.Amount, clock.Nanos(c.Hold.End))
+	if !ok {
+		return nil
+	}
+	h.Held.Held = now
+	s.level++
+	hold := store.HoldOf(s.limit, h.Birth, h.End, op.now, 0)
+	return &hold
+}
+
+// given returns how much a settle gives back to a limit.
+func (op *operation) given(b *Bucket, at int, y *store.Settle, d *store.Debit, c *store.Charge) int64 {
+	s := b.slot(at)
+	p := s.limit.Params()
+	switch reading := p.Clock(op.now); {
+	case !p.Takes(c.Limit.Params()):
+		return 0
+	case y.Forgive:
+		return min(-c.Amount, p.Debt(s.level, reading))
+	case !c.StrictReturns():
+		return -c.Amount
+	case y.Since.IsZero() || *s.limit != *c.Limit:
+		return 0
+	case !c.Limit.Override && (at >= int(b.own) || b.epoch > shortEpoch(d.Epoch)): // not those of the debit
+		return 0
+	default:
+		return clock.Unissued(-c.Amount, p.Clock(clock.Nanos(y.Since)), reading)
+	}
+}
+
+// owes returns how much of a forced charge a limit is debited.
+func (op *operation) owes(b *Bucket, s *slot, c *store.Charge) int64 {
+	if c.MaxDebt <= 0 {
+		return c.Amount
+	}
+	p := s.limit.Params()
+	return p.Owable(b.level(s, op.now), p.Clock(op.now), c.Amount, c.MaxDebt)
+}
+
+// creates reports whether a charge of a settle creates a limit that the bucket does not have. A return does where
+// absent does not mean full, and a renewal does not.
+func creates(c *store.Charge) bool {
+	return c.Amount > 0 && c.Hold == nil || c.Amount < 0 && c.Limit.IsBalance()
+}
+
+// admitForced adds the slots of [creates], and rejects amounts that overflow.
 func (op *operation) admitForced(b *Bucket, d *store.Debit) error {
 	for j := range d.Charges {
 		c := &d.Charges[j]
-		if c.Amount <= 0 {
+		if !creates(c) {
 			continue
 		}
 		at := b.find(c.Limit)
@@ -92,14 +192,27 @@ func (op *operation) admitForced(b *Bucket, d *store.Debit) error {
 				return err
 			}
 			at = b.Len()
-			b.setSlots(append(b.slots(), slot{limit: l, level: params(l).Clock(op.now)}))
+			b.setSlots(append(b.slots(), slot{limit: l, level: l.Params().Fresh(op.now)}))
 		}
 		s := b.slot(at)
-		if clock.Spend(s.level, params(s.limit).Clock(op.now), c.Amount) > clock.MaxLevel {
+		if c.Amount < 0 {
+			continue
+		}
+		level, reading := b.level(s, op.now), s.limit.Params().Clock(op.now)
+		if clock.Spend(level, reading, op.owes(b, s, c)) > clock.MaxLevel {
 			return store.ErrOverflow
 		}
 	}
 	return nil
+}
+
+// settledShards remembers which settles were applied, by the hash of their IDs, so that all settles together never wait
+// for a sweep.
+type settledShards [shards]settledIDs
+
+// of returns where an ID is remembered.
+func (s *settledShards) of(seed maphash.Seed, id string) *settledIDs {
+	return &s[maphash.String(seed, id)%shards]
 }
 
 // settledIDs remembers which settles were applied, until they expire.
@@ -139,7 +252,7 @@ func (s *settledIDs) add(id string, expires, now time.Time) (purged bool, err er
 				purged = true
 			}
 		}
-		s.sweepAt = max(1024, 2*len(s.expires))
+		s.sweepAt = max(firstSweep, 2*len(s.expires))
 	}
 	s.expires[id] = expires
 	return purged, nil

@@ -49,7 +49,8 @@ type Table struct {
 
 	metering
 	limits  interner
-	settled settledIDs
+	settled settledShards
+	credits credits
 }
 
 type shard struct {
@@ -195,7 +196,7 @@ func (t *Table) sweep(s *shard, now, idle int64) (retired []store.State) {
 			t.cfg.Journal.Evicted(b)
 		}
 		if t.cfg.Retired != nil && b.counted() {
-			retired = append(retired, b.state(ParseKey(b.key)))
+			retired = append(retired, b.state(ParseKey(b.key), now))
 		}
 		b.id = 0
 		t.count.Add(-1)

@@ -14,6 +14,7 @@ type operation struct {
 	tickets Tickets
 	retired []store.State
 	left    []*store.Charge // charges of a take in shadow that do not fit
+	took    []took
 }
 
 func (op *operation) take(take *store.Take, bs []*Bucket) (out store.Outcome, err error) {
@@ -59,16 +60,16 @@ func (op *operation) fits(b *Bucket, charges []store.Charge) (bool, error) {
 	for i := range charges {
 		c := &charges[i]
 		s := b.of(i, c.Limit)
-		p := params(s.limit)
-		reading := p.Clock(op.now)
+		p := s.limit.Params()
+		reading, level := p.Clock(op.now), b.level(s, op.now)
 		switch {
 		case c.Shadow:
-			if !p.Fits(s.level, reading, c.Amount) {
+			if !p.Fits(level, reading, c.Amount) {
 				op.left = append(op.left, c)
 			}
 		case !c.Force:
-			fits = fits && p.Fits(s.level, reading, c.Amount)
-		case clock.Spend(s.level, reading, c.Amount) > clock.MaxLevel:
+			fits = fits && p.Fits(level, reading, c.Amount)
+		case clock.Spend(level, reading, c.Amount) > clock.MaxLevel:
 			return false, store.ErrOverflow
 		}
 	}
@@ -84,19 +85,24 @@ func (op *operation) charge(b *Bucket, charges []store.Charge) {
 			continue
 		}
 		s := b.of(i, c.Limit)
-		s.level = clock.Spend(s.level, params(s.limit).Clock(op.now), c.Amount)
 		s.debited += c.Amount
+		if s.limit.IsSlots() {
+			op.took = append(op.took, took{c, op.hold(b, s, c.Amount)})
+			continue
+		}
+		s.level = clock.Spend(s.level, s.limit.Params().Clock(op.now), c.Amount)
 	}
 }
 
-// of returns the slot of the i-th charge's limit, which is usually the i-th.
-func (b *Bucket) of(i int, l *store.Limit) *slot {
-	if i < int(b.own) {
-		if s := b.slot(i); s.limit == l || *s.limit == *l {
-			return s
-		}
+// hold takes slots without a check, and returns what the lease holds.
+func (op *operation) hold(b *Bucket, s *slot, amount int64) store.Hold {
+	h := b.keep(s.limit.Name)
+	if h.Birth == 0 {
+		h.Birth = op.table.births.Add(1)
 	}
-	return b.slot(b.find(l))
+	h.Held.Held = s.limit.Params().Slots(0).Force(h.Held.Held, op.now, amount)
+	s.level++
+	return store.HoldOf(s.limit, h.Birth, h.End, op.now, 0)
 }
 
 func (op *operation) levels(debits []store.Debit, bs []*Bucket, allowed bool) []store.Level {
@@ -109,19 +115,21 @@ func (op *operation) levels(debits []store.Debit, bs []*Bucket, allowed bool) []
 		for j := range debits[i].Charges {
 			c := &debits[i].Charges[j]
 			s := b.of(j, c.Limit)
-			p := params(s.limit)
-			refused := !allowed && !c.Force && !p.Fits(s.level, p.Clock(op.now), c.Amount)
+			p := s.limit.Params()
+			level := b.level(s, op.now)
+			refused := !allowed && !c.Force && !p.Fits(level, p.Clock(op.now), c.Amount)
 			if c.Shadow {
 				refused = slices.Contains(op.left, c)
 			}
-			ls = append(ls, store.Level{Limit: s.limit, Level: s.level, Refused: refused})
+			ls = append(ls, store.Level{Limit: s.limit, Level: level, Refused: refused, Hold: holdOf(op.took, c)})
 		}
 	}
 	return ls
 }
 
 func (op *operation) undo(b *Bucket, d *store.Debit, w *waiting) {
-	op.table.stamp(b, max(b.at, op.table.Now()))
+	op.now = max(b.at, op.table.Now())
+	op.table.stamp(b, op.now)
 	for j := range d.Charges {
 		c := &d.Charges[j]
 		i := b.find(c.Limit)
@@ -129,9 +137,13 @@ func (op *operation) undo(b *Bucket, d *store.Debit, w *waiting) {
 			continue
 		}
 		s := b.slot(i)
-		issued := sinceThen(params(s.limit), w.at, b.at)
+		if s.limit.IsSlots() {
+			s.returned += op.giveBack(b, s, c.Amount, holdOf(w.took, c))
+			continue
+		}
+		issued := sinceThen(s.limit.Params(), w.at, b.at)
 		if *s.limit != *c.Limit { // it drained by one limit, then by the other
-			issued = clock.Spend(issued, issued, sinceThen(params(c.Limit), w.at, b.at))
+			issued = clock.Spend(issued, issued, sinceThen(c.Limit.Params(), w.at, b.at))
 		}
 		back := max(0, c.Amount-issued)
 		s.level = clock.Credit(s.level, back)

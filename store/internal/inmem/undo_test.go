@@ -23,6 +23,8 @@ func (j *broken) Changed(_ *inmem.Bucket, c inmem.Change) inmem.Ticket {
 	return nil
 }
 func (j *broken) Once(string, time.Time, []*inmem.Bucket) inmem.Ticket { return nil }
+func (j *broken) Credited(*inmem.Bucket, string, int64) inmem.Ticket   { return nil }
+func (j *broken) Recorded(string) (int64, error)                       { return 0, nil }
 func (j *broken) Evicted(*inmem.Bucket)                                {}
 func (j *broken) Wait(context.Context) error                           { return errBroken }
 

@@ -31,6 +31,8 @@ type Usage struct {
 	Parent    ledger.Parent
 	Retention store.Retention
 	Update    func(func(ledger.Tx) error) error // makes changes to the books in one transaction
+	// Fit returns the readings for which there is room. Defaults to all.
+	Fit func([]ledger.Observation) []ledger.Observation
 	// Since is the time from which buckets that have changed are read.
 	Since int64
 
@@ -82,6 +84,9 @@ func (u *Usage) book() error {
 }
 
 func (u *Usage) apply(readings []ledger.Observation) error {
+	if u.Fit != nil {
+		readings = u.Fit(readings)
+	}
 	return u.Update(func(tx ledger.Tx) error { return ledger.Apply(tx, readings, u.Parent) })
 }
 

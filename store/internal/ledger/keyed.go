@@ -57,6 +57,9 @@ func Apply(tx Tx, observations []Observation, parent Parent) error {
 	return nil
 }
 
+// Known reports whether the source of an observation has an account.
+func Known(tx Tx, o *Observation) bool { return tx.Get(accountKey(o.Bucket, o.Source)) != nil }
+
 // grouped returns observations by bucket and source.
 func grouped(observations []Observation) []*Entry[keyedAccount] {
 	order := make([]*Observation, len(observations))

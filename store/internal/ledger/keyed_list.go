@@ -1,15 +1,17 @@
 package ledger
 
 import (
+	"bytes"
 	"cmp"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/cursor"
 	"github.com/weirlimits/weir/store/internal/varint"
 )
 
 // List returns a page of windows.
 func List(tx Tx, q *store.UsageQuery) (store.UsagePage, error) {
-	return Page(q, func(after string, f func(string, store.UsageRecord) bool) error {
+	return Page(q, func(after *cursor.Position, f func(store.UsageRecord) bool) error {
 		at := Window{Of: q.Of, Namespace: q.Namespace, ID: q.ID, Type: q.Window, Start: q.From.Unix()}
 		if q.Of == store.OfStore {
 			at.Namespace = store.Registry
@@ -18,13 +20,15 @@ func List(tx Tx, q *store.UsageQuery) (store.UsagePage, error) {
 		if q.ID != "" {
 			first = varint.AppendParts(first, q.ID)
 		}
-		if after != "" {
-			first = []byte(after)
-			at, _ = parseWindow(first)
+		var last []byte
+		if after != nil {
+			at.ID, at.Sub, at.Start = after.ID, after.Sub, after.Start
+			last = at.key()
+			first = last
 		}
 		s := scan{c: tx.Cursor(), to: q.To.Unix(), at: at, id: q.ID}
 		for raw, v := s.settle(s.c.Seek(first)); raw != nil; raw, v = s.settle(s.c.Next()) {
-			if string(raw) == after {
+			if bytes.Equal(raw, last) {
 				continue
 			}
 			counts, err := decodeCounts(v)
@@ -32,7 +36,7 @@ func List(tx Tx, q *store.UsageQuery) (store.UsagePage, error) {
 				return err
 			}
 			r := store.UsageRecord{ID: s.at.ID, Sub: s.at.Sub, Window: q.Window, Start: s.at.time(), Counts: counts}
-			if !f(string(raw), r) {
+			if !f(r) {
 				return nil
 			}
 		}

@@ -6,31 +6,33 @@ import (
 )
 
 // Page returns a page of the windows that scan finds. scan calls f with the windows of the query that follow a
-// position, or all if it is "", by start, ID and Sub, each with its own position, until f returns false. It may ignore
-// the Sub of the query.
+// position, or all if it is nil, by start, ID and Sub, until f returns false. It may ignore the Sub of the query.
 func Page(
-	q *store.UsageQuery, scan func(after string, f func(at string, r store.UsageRecord) bool) error,
+	q *store.UsageQuery, scan func(after *cursor.Position, f func(store.UsageRecord) bool) error,
 ) (page store.UsagePage, err error) {
 	if err := Check(q.Window); err != nil {
 		return page, err
 	}
-	mark := cursor.Mark("usage", q.Namespace, q.Of, q.ID, q.Sub, q.Window, q.From.Unix(), q.To.Unix())
-	last := ""
+	list := cursor.OfUsage(q)
+	var after *cursor.Position
 	if q.After != "" {
-		if last, err = cursor.Parse(mark, q.After); err != nil {
+		at, err := list.Parse(q.After)
+		if err != nil {
 			return page, err
 		}
+		after = &at
 	}
 	limit := store.PageSize(q.Max)
-	err = scan(last, func(at string, r store.UsageRecord) bool {
+	err = scan(after, func(r store.UsageRecord) bool {
 		if q.Sub != "" && r.Sub != q.Sub {
 			return true
 		}
 		if len(page.Records) == limit {
-			page.Next = cursor.Make(mark, last)
+			last := &page.Records[limit-1]
+			page.Next = list.Make(cursor.Position{ID: last.ID, Sub: last.Sub, Start: last.Start.Unix()})
 			return false
 		}
-		page.Records, last = append(page.Records, r), at
+		page.Records = append(page.Records, r)
 		return true
 	})
 	if err != nil {

@@ -36,7 +36,8 @@ func fill[T any](sums Sums, entries []*Entry[T], chains map[store.Key][]string, 
 }
 
 // each calls f for each change and each window that it belongs to: those of the bucket, and of everything that the
-// bucket belongs to. Peaks are those of single buckets.
+// bucket belongs to. Peaks are those of single buckets. What is charged to a group or the total is charged to the
+// resource, too, and not counted again in the sums over resources.
 func each(b store.Bucket, chain []string, deltas []Delta, f func(Window, *Delta)) {
 	for i := range deltas {
 		d := &deltas[i]
@@ -45,8 +46,10 @@ func each(b store.Bucket, chain []string, deltas []Delta, f func(Window, *Delta)
 			continue
 		}
 		f(Window{store.OfResource, b.Namespace, b.Resource, "", d.Window, d.Start}, d)
-		f(Window{store.OfNamespace, b.Namespace, "", "", d.Window, d.Start}, d)
-		f(Window{store.OfStore, store.Registry, "", "", d.Window, d.Start}, d)
+		if !store.Aggregate(b.Resource) {
+			f(Window{store.OfNamespace, b.Namespace, "", "", d.Window, d.Start}, d)
+			f(Window{store.OfStore, store.Registry, "", "", d.Window, d.Start}, d)
+		}
 		for _, up := range chain {
 			f(Window{store.OfChildren, b.Namespace, up, b.Resource, d.Window, d.Start}, d)
 		}

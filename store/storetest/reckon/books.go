@@ -86,6 +86,9 @@ func (b *Books) Level(l *store.Limit, after store.State, now time.Time) error {
 			b.Returned+b.MaybeReturned, from,
 		)
 	}
+	if l.IsBalance() && is != nil && is.Level > max(from, 0)+b.Forced+b.MaybeDebited {
+		return fmt.Errorf("over-admitted: the balance is %d, and %d were forced since %d", -is.Level, b.Forced, -from)
+	}
 	if most := max(from, end) + spent + b.MaybeDebited; to > most {
 		return fmt.Errorf(
 			"the level is %d, but with %d spent since %d it may be at most %d", to, spent+b.MaybeDebited, from, most,

@@ -21,11 +21,14 @@ const (
 	MaxLimits  = 2
 )
 
-// Call is a caller's request: a take, a settle, or a peek at one bucket.
+// Call is a caller's request: a take, a settle, a credit to the first limit of a bucket, which is a balance, or a peek
+// at one bucket.
 type Call struct {
 	Take   []Debit
 	Settle []Debit
-	Peek   int // the bucket, if neither Take nor Settle is set
+	Since  time.Time // when what a settle gives back was debited; zero if that is not known
+	Credit int64     // millitokens
+	Peek   int       // the bucket, if neither Take nor Settle is set
 }
 
 // Debit is the debit of one bucket: amounts in millitokens, in the order of the limits; see [store.Charge].
@@ -35,8 +38,9 @@ type Debit struct {
 	Force   [MaxLimits]bool
 }
 
-// Answer is the store's answer. Levels are in the order of the call's charges, or for a peek in that of the limits. A
-// lost answer is unknown: At is then the latest time at which the call may have been carried out.
+// Answer is the store's answer. Levels are in the order of the call's charges, or for a peek in that of the limits; of
+// a credit, the balance, or none if it was read later. A lost answer is unknown: At is then the latest time at which
+// the call may have been carried out.
 type Answer struct {
 	Unknown bool
 	Allowed bool
@@ -57,8 +61,10 @@ type Order [MaxLimits]*store.Limit
 func (o *Order) Start() Levels {
 	var s Levels
 	for b := range s {
-		for i := range s[b] {
-			s[b][i] = Never
+		for i, l := range o {
+			if s[b][i] = Never; Balance(l) {
+				s[b][i] = 0
+			}
 		}
 	}
 	return s
@@ -72,7 +78,7 @@ func (o *Order) steps(s Levels, c Call, a Answer) []Levels {
 		}
 		return nil
 	}
-	if c.Settle != nil {
+	if c.Settle != nil || c.Credit > 0 {
 		next, _ := o.Step(s, c, a)
 		return []Levels{s, next}
 	}
@@ -125,11 +131,15 @@ func (o *Order) Step(s Levels, c Call, a Answer) (_ Levels, ok bool) {
 				case n > 0:
 					*lv = max(*lv, clocks[i]) + n
 				case *lv != Never:
-					*lv += n
+					*lv -= Returned(o[i], -n, c.Since, a.At)
 				}
 			}
 		}
 		return s, true
+	}
+	if c.Credit > 0 {
+		s[c.Peek][0] -= c.Credit
+		return s, len(a.Levels) == 0 || shows(&s, a.Levels[0], c.Peek, 0)
 	}
 	if c.Take == nil {
 		for i, lv := range a.Levels {
@@ -209,6 +219,8 @@ func (c Call) String() string {
 		return show("take", c.Take)
 	case c.Settle != nil:
 		return show("settle", c.Settle)
+	case c.Credit > 0:
+		return fmt.Sprint("credit ", c.Peek, ": ", c.Credit)
 	}
 	return fmt.Sprint("peek ", c.Peek)
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/smithy-go/encoding/httpbinding"
 
+	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/aws/archive"
 )
 
@@ -37,7 +39,7 @@ const (
 	timeout = 10 * time.Second // per try
 )
 
-var client = &http.Client{Timeout: timeout}
+var client = secret.Client(timeout, nil) // the token of temporary credentials is in a header of its own
 
 // Put implements archive.Putter. It retries when S3 is too busy.
 func (b *Bucket) Put(ctx context.Context, name string, content []byte) error {
@@ -73,6 +75,7 @@ func (b *Bucket) put(ctx context.Context, name string, content []byte) (again bo
 	req.Host = req.URL.Host
 	req.Header.Set("Content-Type", "application/gzip")
 	req.Header.Set("X-Amz-Content-Sha256", hash)
+	req.Header.Set("X-Amz-Checksum-Sha256", base64.StdEncoding.EncodeToString(sum[:])) // a locked bucket requires one
 	who, err := b.cfg.Credentials.Retrieve(ctx)
 	if err != nil {
 		return false, err

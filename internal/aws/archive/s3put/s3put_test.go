@@ -3,6 +3,7 @@ package s3put_test
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"github.com/weirlimits/weir/internal/aws/archive/s3bucket"
 	"github.com/weirlimits/weir/internal/aws/archive/s3put"
 	"github.com/weirlimits/weir/internal/testkit/mototest"
+	"github.com/weirlimits/weir/internal/testkit/redirecttest"
 )
 
 const secret = "secret"
@@ -71,6 +73,10 @@ func TestSigned(t *testing.T) {
 		if err := verify(r, body); err != nil || r.URL.Path != "/bucket/"+name || string(body) != "content" || r.Header.Get("X-Amz-Security-Token") != "token" {
 			t.Errorf("%s %s %q: %v", r.Method, r.URL, body, err)
 		}
+		sum := sha256.Sum256(body)
+		if got := r.Header.Get("X-Amz-Checksum-Sha256"); got != base64.StdEncoding.EncodeToString(sum[:]) {
+			t.Errorf("the checksum is %q: a bucket with Object Lock refuses the object", got)
+		}
 		w.WriteHeader(answers[min(asked, len(answers)-1)])
 		asked++
 	}))
@@ -101,5 +107,17 @@ func TestPut(t *testing.T) {
 	got, err := s3bucket.New(client, bucket, "").Get(t.Context(), name)
 	if err != nil || string(got) != "content" {
 		t.Errorf("got %q, error %v", got, err)
+	}
+}
+
+// A redirect is not followed, which would send it the token of temporary credentials.
+func TestRedirect(t *testing.T) {
+	t.Parallel()
+	at := redirecttest.Start(t)
+	b := s3put.New(aws.Config{
+		Region: "eu-central-1", BaseEndpoint: &at, Credentials: credentials.NewStaticCredentialsProvider("key", secret, "token"),
+	}, "bucket")
+	if err := b.Put(t.Context(), name, []byte("content")); err == nil || !strings.Contains(err.Error(), "307") {
+		t.Error(err)
 	}
 }

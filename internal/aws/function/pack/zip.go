@@ -51,8 +51,8 @@ func Build(ctx context.Context) ([]byte, error) {
 }
 
 func compile(ctx context.Context) ([]byte, error) {
-	const instead = "use a released weir, which holds the package, or run in a working tree of weir where Go is " +
-		"installed"
+	const instead = "use a released weir, which holds it, run in a clone of weir's repository where Go is installed " +
+		"(go install leaves no source behind), or name your own package with --code-bucket and --code-key"
 	tool, err := exec.LookPath("go")
 	if err != nil {
 		return nil, fmt.Errorf("this weir does not hold the package, and there is no go command: %s", instead)

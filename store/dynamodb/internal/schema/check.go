@@ -3,10 +3,13 @@ package schema
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -46,7 +49,7 @@ type Admin interface {
 
 // Finding is the result of one check of a table.
 type Finding struct {
-	Name   string // "table", "keys", "index all", …, "ttl", "schema", "backups"
+	Name   string // "table", "clock", "keys", "index all", …, "ttl", "schema", "backups"
 	OK     bool
 	Detail string // what was found
 	Remedy string // what to do; "" if nothing
@@ -104,11 +107,12 @@ const (
 )
 
 // Check inspects a table without changing anything: whether it exists, has weir's keys and indexes, deletes expired
-// items, and has a layout that this version of weir supports. Problems are reported as findings. An error means that
-// the table could not be inspected.
+// items, and has a layout that this version of weir supports; and whether this machine's clock is right. Problems are
+// reported as findings. An error means that the table could not be inspected.
 func Check(ctx context.Context, admin Admin, tableName string) (Report, error) {
 	r := Report{Table: tableName}
-	desc, err := describe(ctx, admin, tableName)
+	sent := time.Now()
+	desc, date, err := describe(ctx, admin, tableName)
 	if err != nil {
 		return r, err
 	}
@@ -117,6 +121,9 @@ func Check(ctx context.Context, admin Admin, tableName string) (Report, error) {
 		return r, nil
 	}
 	r.add("table", active(desc.TableStatus), string(desc.TableStatus), remedyWait)
+	if !date.IsZero() {
+		r.clock(date, sent, time.Now())
+	}
 	r.shape(desc)
 	name, err := ttlOf(ctx, admin, tableName)
 	switch {
@@ -149,16 +156,37 @@ func active(status types.TableStatus) bool {
 	return status == types.TableStatusActive || status == types.TableStatusUpdating
 }
 
-func describe(ctx context.Context, admin Admin, tableName string) (*types.TableDescription, error) {
+// describe returns a table's description, or nil if it does not exist, and the date of the answer if it has one.
+func describe(
+	ctx context.Context, admin Admin, tableName string,
+) (desc *types.TableDescription, date time.Time, err error) {
 	out, err := admin.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &tableName})
 	var none *types.ResourceNotFoundException
 	if errors.As(err, &none) {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, date, nil
 	}
 	if err != nil {
-		return nil, table.Trouble("describe", tableName, "", err)
+		return nil, date, table.Trouble("describe", tableName, "", err)
 	}
-	return out.Table, nil
+	date, _ = awsmiddleware.GetServerTime(out.ResultMetadata)
+	return out.Table, date, nil
+}
+
+// clock adds the finding about this machine's clock. DynamoDB's was between the date and a second later when the answer
+// was made.
+func (r *Report) clock(date, sent, received time.Time) {
+	ahead := sent.Add(received.Sub(sent) / 2).Sub(date.Add(time.Second / 2))
+	detail := "agrees with DynamoDB's"
+	switch by := ahead.Abs().Round(time.Second); {
+	case by > table.Slack && ahead > 0:
+		detail = fmt.Sprintf("is %v ahead of DynamoDB's", by)
+	case by > table.Slack:
+		detail = fmt.Sprintf("is %v behind DynamoDB's", by)
+	}
+	r.add(
+		"clock", ahead.Abs() <= table.SmallSkew, detail,
+		"set this machine's clock: while it is off, weir decides nothing in the first minute and a half after a start",
+	)
 }
 
 // shape adds the findings about keys and indexes.

@@ -75,7 +75,7 @@ func Create(ctx context.Context, admin Admin, tableName string, cfg CreateConfig
 
 // createTable creates the table unless there is one of this name.
 func createTable(ctx context.Context, admin Admin, tableName string, cfg *CreateConfig) error {
-	desc, err := describe(ctx, admin, tableName)
+	desc, _, err := describe(ctx, admin, tableName)
 	if err != nil || desc != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func textAttribute(name string) types.AttributeDefinition {
 // awaitActive waits until the table and its indexes can be used.
 func awaitActive(ctx context.Context, admin Admin, tableName string) (*types.TableDescription, error) {
 	for try := 0; ; try++ {
-		desc, err := describe(ctx, admin, tableName)
+		desc, _, err := describe(ctx, admin, tableName)
 		if err != nil {
 			return nil, err
 		}

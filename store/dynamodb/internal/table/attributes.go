@@ -8,6 +8,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/weirlimits/weir/internal/batch/expr"
+	"github.com/weirlimits/weir/internal/batch/plan"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -88,4 +90,25 @@ func Field[T any](
 // Invalid returns an error of the caller's.
 func Invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", store.ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// ParseItem decodes a bucket's shard.
+func ParseItem(attrs map[string]types.AttributeValue) (*plan.Item, error) {
+	if len(attrs) == 0 {
+		return plan.Missing, nil
+	}
+	it := plan.NewItem(len(attrs))
+	for name, v := range attrs {
+		var value expr.Value
+		switch v := v.(type) {
+		case *types.AttributeValueMemberN:
+			value = expr.Value{Type: expr.Number, Text: v.Value}
+		case *types.AttributeValueMemberS:
+			value = expr.Value{Type: expr.Text, Text: v.Value}
+		}
+		if err := it.Put(name, value); err != nil {
+			return nil, err
+		}
+	}
+	return it, it.Check()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -84,9 +83,9 @@ func (t *Table) BatchGet(ctx context.Context, keys []Key) (Items, error) {
 		}}
 		var out *dynamodb.BatchGetItemOutput
 		err := t.Attempt(ctx, func(ctx context.Context) (err error) {
-			sent := time.Now()
+			sent := t.Skew.Sent()
 			if out, err = t.cfg.Client.BatchGetItem(ctx, in); err == nil {
-				t.Skew.Answered(out.ResultMetadata, sent)
+				t.Answered(out.ResultMetadata, sent, keys[0])
 			}
 			return err
 		})

@@ -3,7 +3,6 @@ package table
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -15,16 +14,13 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// DynamoDB's limits on a transaction.
-const (
-	maxTransaction     = 100
-	maxTransactionSize = 4 << 20
-)
+// maxTransaction is DynamoDB's limit on the items of a transaction.
+const maxTransaction = 100
 
 // Commit implements [store.Catalog] as one transaction, together with the epochs of the namespaces that change. All
 // attempts carry the same token, so that an attempt whose response was lost is not taken for another commit. A commit
-// of more than 4 MB is an error, and so is one with more than 100 writes and changed namespaces together:
-// [store.MaxWrites] writes may change at most 4 namespaces.
+// with more than 100 writes and changed namespaces together is an error: [store.MaxWrites] writes may change at most 4
+// namespaces.
 func (c *Catalog) Commit(ctx context.Context, writes ...store.Write) error {
 	if err := c.t.Ready(ctx); err != nil {
 		return err
@@ -42,12 +38,6 @@ func (c *Catalog) Commit(ctx context.Context, writes ...store.Write) error {
 		in.TransactItems = append(in.TransactItems, c.t.raiseEpoch(ns))
 	}
 	about := writes[0].Record.Key.String()
-	if n := transactionSize(in.TransactItems); n > maxTransactionSize {
-		return &store.Error{
-			Op: "commit", Key: about, Hint: "change fewer records at once",
-			Err: fmt.Errorf("the transaction has %d bytes; DynamoDB allows %d", n, maxTransactionSize),
-		}
-	}
 	ctx, cancel := c.t.Within(ctx)
 	defer cancel()
 	err = c.t.Attempt(ctx, func(ctx context.Context) error {
@@ -67,15 +57,15 @@ func (c *Catalog) Commit(ctx context.Context, writes ...store.Write) error {
 
 // checkWrites returns the namespaces in which a record changes.
 func checkWrites(writes []store.Write) ([]string, error) {
-	if len(writes) == 0 || len(writes) > store.MaxWrites {
-		return nil, store.ErrInvalid
+	if err := store.CheckWrites(writes); err != nil {
+		return nil, err
 	}
 	seen := make(map[store.Key]bool, len(writes))
 	raised := make(map[string]bool)
 	for i := range writes {
 		w := &writes[i]
 		k := w.Record.Key
-		if seen[k] || k.Namespace == "" || k.Kind == "" || len(w.Record.Value) > store.MaxValue || w.Check && w.Delete {
+		if seen[k] || k.Namespace == "" || k.Kind == "" || w.Check && w.Delete {
 			return nil, store.ErrInvalid
 		}
 		if err := checkKey("commit", k, w.Record.Parent); err != nil {
@@ -87,9 +77,9 @@ func checkWrites(writes []store.Write) ([]string, error) {
 		}
 	}
 	if n := len(writes) + len(raised); n > maxTransaction {
-		return nil, Invalid(
-			"%d writes in %d namespaces; DynamoDB allows %d of both together", len(writes), len(raised), maxTransaction,
-		)
+		return nil, &store.BoundError{
+			Bound: "writes and changed namespaces in one commit", Max: maxTransaction, Have: n,
+		}
 	}
 	return slices.Sorted(maps.Keys(raised)), nil
 }
@@ -139,23 +129,6 @@ func (t *Table) raiseEpoch(namespace string) types.TransactWriteItem {
 		ExpressionAttributeNames:  map[string]string{"#n": AttrNumber},
 		ExpressionAttributeValues: map[string]types.AttributeValue{":one": Num(1)},
 	}}
-}
-
-func transactionSize(writes []types.TransactWriteItem) int {
-	n := 0
-	for _, w := range writes {
-		switch {
-		case w.Put != nil:
-			n += itemSize(w.Put.Item)
-		case w.Delete != nil:
-			n += itemSize(w.Delete.Key)
-		case w.ConditionCheck != nil:
-			n += itemSize(w.ConditionCheck.Key)
-		case w.Update != nil:
-			n += itemSize(w.Update.Key)
-		}
-	}
-	return n
 }
 
 // conflict returns the error of a write whose condition failed, given the item found instead.

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/broken"
 )
 
 // Trouble turns an error of DynamoDB into a [store.Error] with a hint about what to do.
@@ -29,7 +30,28 @@ func Trouble(op, table, key string, err error) error {
 	if errors.As(err, &known) {
 		return err
 	}
-	return &store.Error{Op: op, Key: strings.TrimSpace(table + " " + key), Err: brief(err), Hint: Hint(err)}
+	return &store.Error{
+		Op: op, Key: strings.TrimSpace(table + " " + key), Err: brief(err), Hint: Hint(err), Extent: extent(err),
+	}
+}
+
+// extent returns how much of the store an error concerns. What DynamoDB refuses for a key, or for the load on it, it
+// has answered.
+func extent(err error) store.Extent {
+	var api smithy.APIError
+	switch {
+	case errors.Is(err, errUnprocessed):
+		return store.ExtentKey
+	case errors.As(err, &api):
+		code := api.ErrorCode()
+		if slices.Contains(throttles, code) || slices.Contains(conflicts, code) || code == CodeValidation ||
+			code == "ItemCollectionSizeLimitExceededException" || len(Canceled(err)) > 0 {
+			return store.ExtentKey
+		}
+	case broken.Connection(err):
+		return store.ExtentStore
+	}
+	return store.ExtentUnknown
 }
 
 // brief removes from an error's text what the SDK wraps around it: the service, the operation's name, the status. All
@@ -67,7 +89,7 @@ func (t *Table) Damaged(key Key, err error) error { return Damaged(t.cfg.Table, 
 func Damaged(table string, key Key, err error) error {
 	return &store.Error{
 		Op: "read", Key: table + " " + key.String(), Err: err,
-		Hint: "the item was not written by weir: correct or delete it",
+		Hint: "the item was not written by weir: correct or delete it", Extent: store.ExtentKey,
 	}
 }
 
@@ -87,11 +109,11 @@ const (
 
 var (
 	throttles = []string{codeThrottled, codeThroughput, codeTooMany}
-	// retried are the other errors after which the same call may succeed a little later.
-	retried = []string{
+	// conflicts and troubles are the other errors after which the same call may succeed a little later.
+	conflicts = []string{
 		"TransactionConflictException", "TransactionInProgressException", "ReplicatedWriteConflictException",
-		"InternalServerError", "InternalFailure", codeUnavailable, "ServiceUnavailableException",
 	}
+	troubles = []string{"InternalServerError", "InternalFailure", codeUnavailable, "ServiceUnavailableException"}
 	// retriedReasons are the cancellation reasons after which the same transaction may succeed a little later.
 	retriedReasons = []string{"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
 )
@@ -107,7 +129,7 @@ func Ambiguous(err error) bool {
 	if !errors.As(err, &api) {
 		return !unsent(err)
 	}
-	return failed(err) || api.ErrorFault() == smithy.FaultServer || slices.Contains(retried[3:], api.ErrorCode())
+	return failed(err) || api.ErrorFault() == smithy.FaultServer || slices.Contains(troubles, api.ErrorCode())
 }
 
 // failed reports whether the server, or a proxy in front of it, responded with a server error.
@@ -162,7 +184,7 @@ func Transient(err error) bool {
 		if len(reasons) > 0 {
 			return retry(reasons)
 		}
-		return slices.Contains(throttles, api.ErrorCode()) || slices.Contains(retried, api.ErrorCode()) ||
+		return slices.Contains(throttles, api.ErrorCode()) || slices.Contains(conflicts, api.ErrorCode()) ||
 			Ambiguous(err)
 	case errors.As(err, &cert):
 		return false
@@ -195,4 +217,26 @@ func Canceled(err error) []types.CancellationReason {
 		return c.CancellationReasons
 	}
 	return nil
+}
+
+// InvalidWrite reports whether DynamoDB called a write invalid.
+func InvalidWrite(err error) bool {
+	var api smithy.APIError
+	return errors.As(err, &api) && api.ErrorCode() == CodeValidation
+}
+
+// ForKey reports whether a call was throttled because of its key, not of the table.
+func ForKey(err error) bool {
+	var reasons []types.ThrottlingReason
+	var provisioned *types.ProvisionedThroughputExceededException
+	var throttling *types.ThrottlingException
+	switch {
+	case errors.As(err, &provisioned):
+		reasons = provisioned.ThrottlingReasons
+	case errors.As(err, &throttling):
+		reasons = throttling.ThrottlingReasons
+	}
+	return slices.ContainsFunc(reasons, func(r types.ThrottlingReason) bool {
+		return strings.Contains(aws.ToString(r.Reason), "KeyRange")
+	})
 }

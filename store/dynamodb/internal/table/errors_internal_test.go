@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -50,6 +49,7 @@ func throttled(reason, resource string) string {
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	const arn = "arn:aws:dynamodb:eu-west-1:1:table/weir"
+	received := make(chan struct{})
 	for name, tt := range map[string]struct {
 		server    http.HandlerFunc
 		client    func(*dynamodb.Options)
@@ -161,6 +161,7 @@ func TestErrors(t *testing.T) {
 		"no answer in time": {
 			func(_ http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
+				close(received)
 				<-r.Context().Done()
 			}, nil, true, true, "no answer in time",
 		},
@@ -200,14 +201,23 @@ func TestErrors(t *testing.T) {
 				tt.client(&o)
 			}
 			if name == "no answer in time" {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, 50*time.Millisecond) // real time: the SDK has sockets
-				defer cancel()
+				var cancel context.CancelCauseFunc
+				ctx, cancel = context.WithCancelCause(ctx)
+				ctx = expiring{ctx}
+				go func() {
+					<-received
+					cancel(context.DeadlineExceeded)
+				}()
 			}
 			judge(t, ctx, dynamodb.New(o), tt.Ambiguous, tt.Transient, tt.hint)
 		})
 	}
 }
+
+// expiring is a context whose time is up once it is canceled with that cause.
+type expiring struct{ context.Context } //nolint:containedctx // it is a context
+
+func (e expiring) Err() error { return context.Cause(e.Context) }
 
 func judge(
 	t *testing.T, ctx context.Context, client *dynamodb.Client, wantAmbiguous, wantTransient bool, wantHint string,

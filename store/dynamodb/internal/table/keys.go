@@ -65,6 +65,15 @@ func BucketKey(b store.Bucket, shard int) Key {
 	}
 }
 
+// CheckBucket returns an error if a bucket's key is longer than DynamoDB allows. The product's IDs always fit, apart
+// from an id of a namespace that was chosen by hand.
+func CheckBucket(b store.Bucket) error {
+	if n := len(BucketKey(b, 10).PK); n > MaxHash {
+		return &store.BoundError{Bound: "bytes in the hash key of a bucket", Max: MaxHash, Have: n}
+	}
+	return nil
+}
+
 // ParseBucketKey is the inverse of BucketKey.
 func ParseBucketKey(pk string) (b store.Bucket, shard int, ok bool) {
 	ns, rest, ok := strings.Cut(pk, "/BUCKET#")
@@ -95,6 +104,7 @@ var systemWords = map[store.Kind]string{
 	store.KindNamespace:   "#NAMESPACE",
 	store.KindNamespaceID: "#NSID",
 	store.KindSecret:      "#SECRET",
+	store.KindAuditHead:   "#AUDIT",
 }
 
 const auditWord = "#AUDIT"
@@ -178,9 +188,12 @@ func ConfigKey(pk, sk string) (k store.Key, ok bool) {
 	if noun != "SYSTEM" || id != "" {
 		return k, false
 	}
-	for _, kind := range []store.Kind{store.KindSystem, store.KindNamespace, store.KindNamespaceID} {
-		if id, of := strings.CutPrefix(sk, systemWords[kind]); of && (id == "" || id[0] == '#') {
-			k.Kind, k.ID = kind, disorder.Replace(strings.TrimPrefix(id, "#"))
+	for _, kind := range []store.Kind{
+		store.KindSystem, store.KindPlanLimits, store.KindNamespace, store.KindNamespaceID,
+	} {
+		if rest, of := strings.CutPrefix(sk, systemWord(kind)); of && (rest == "" || rest[0] == '#') {
+			id, sub, _ := strings.Cut(strings.TrimPrefix(rest, "#"), "\x00")
+			k.Kind, k.ID, k.Sub = kind, disorder.Replace(id), disorder.Replace(sub)
 			return k, true
 		}
 	}

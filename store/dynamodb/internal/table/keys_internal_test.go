@@ -224,7 +224,7 @@ func TestConfigKey(t *testing.T) {
 	t.Parallel()
 	wanted := map[store.Kind]bool{
 		store.KindEntity: true, store.KindEntityLimits: true, store.KindResourceLimits: true, store.KindSystem: true,
-		store.KindNamespace: true, store.KindNamespaceID: true,
+		store.KindPlanLimits: true, store.KindNamespace: true, store.KindNamespaceID: true,
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		k := anyKey(t)

@@ -31,6 +31,12 @@ type StreamLease struct {
 	Done  bool      // read to its end
 }
 
+// IsStreamLease reports whether an item with a partition key is a [StreamLease].
+func IsStreamLease(partitionKey types.AttributeValue) bool {
+	s, ok := partitionKey.(*types.AttributeValueMemberS)
+	return ok && s.Value == streamKey("").PK
+}
+
 // StreamLeases returns the leases of the table's stream, by shard.
 func (ws *Windows) StreamLeases(ctx context.Context) (map[string]StreamLease, error) {
 	if err := ws.t.Ready(ctx); err != nil {

@@ -24,20 +24,16 @@ func (c *Catalog) List(ctx context.Context, q store.Query) (store.Page, error) {
 	if err := checkKey("list", about, q.Parent); err != nil {
 		return store.Page{}, err
 	}
-	mark := cursor.Mark(q.Namespace, q.Kind, q.ID, q.Prefix, q.Sub, q.Parent, q.Reverse)
-	spans := spansOf(q)
+	pages, spans := cursor.OfRecords(&q), spansOf(q)
 	after := ""
 	if q.After != "" {
-		at, err := cursor.Parse(mark, q.After)
-		if err != nil {
-			return store.Page{}, err
-		}
-		kind, id, sub, ok := parseSort(at)
-		if after = at; spans[0].index == "" {
-			after = RecordKey(store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: id, Sub: sub}).SK
-		}
-		if !ok || kind != string(q.Kind) || after < spans[0].lo || after > spans[0].hi {
+		at, err := pages.Parse(q.After)
+		k := store.Key{Namespace: q.Namespace, Kind: q.Kind, ID: at.ID, Sub: at.Sub}
+		if err != nil || checkKey("list", k, "") != nil {
 			return store.Page{}, store.ErrBadCursor
+		}
+		if after = recordSort(k); spans[0].index == "" {
+			after = RecordKey(k).SK
 		}
 	}
 	ctx, cancel := c.t.Within(ctx)
@@ -61,7 +57,8 @@ func (c *Catalog) List(ctx context.Context, q store.Query) (store.Page, error) {
 	}
 	if len(page.Records) > limit {
 		page.Records = page.Records[:limit]
-		page.Next = cursor.Make(mark, recordSort(page.Records[limit-1].Key))
+		last := page.Records[limit-1].Key
+		page.Next = pages.Make(cursor.Position{ID: last.ID, Sub: last.Sub})
 	}
 	return page, nil
 }
@@ -81,6 +78,10 @@ func spansOf(q store.Query) []Span {
 		return []Span{{"", AttrPK, AttrSK, RecordKey(k).PK, lo, hi}}
 	case !byID && q.Kind != store.KindAudit:
 		lo, hi := begins(systemWord(q.Kind), "#", q.Prefix)
+		if q.ID != "" {
+			lo = systemWord(q.Kind) + "#" + orderer.Replace(q.ID)
+			hi = lo + "\x01" // follows NUL, and no text holds it alone
+		}
 		return []Span{{"", AttrPK, AttrSK, RecordKey(k).PK, lo, hi}}
 	}
 	lo, hi := begins(string(q.Kind), "\x00", q.Prefix)

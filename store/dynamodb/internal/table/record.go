@@ -92,20 +92,3 @@ func unixNano(t time.Time) int64 {
 	}
 	return t.UnixNano()
 }
-
-// itemSize is an upper bound of the bytes that DynamoDB counts for an item.
-func itemSize(attrs map[string]types.AttributeValue) int {
-	n := 0
-	for name, v := range attrs {
-		n += len(name)
-		switch v := v.(type) {
-		case *types.AttributeValueMemberS:
-			n += len(v.Value)
-		case *types.AttributeValueMemberB:
-			n += len(v.Value)
-		default:
-			n += 21 // the length of the longest number
-		}
-	}
-	return n
-}

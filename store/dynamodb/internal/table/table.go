@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/weirlimits/weir/internal/batch"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -45,6 +46,8 @@ type Config struct {
 	WriteTimeout time.Duration
 	// Now returns the time. Nil means the machine's clock, corrected by the server's.
 	Now func() time.Time
+	// Machine reads the machine's clocks. Defaults to those of this machine.
+	Machine Machine
 }
 
 // Table makes calls to one table. It is safe for concurrent use.
@@ -53,12 +56,25 @@ type Table struct {
 	closed atomic.Bool
 	epochs epochs
 
-	// Skew is how far the server's clock is ahead of the machine's.
+	life    context.Context //nolint:containedctx // see End
+	end     context.CancelFunc
+	others  batch.Group
+	begin   chan struct{} // holds one while the first answer is fetched
+	looking atomic.Bool   // the server's dates are being watched
+
+	// Skew keeps the time.
 	Skew Skew
 }
 
 // New returns a table. It makes no call.
-func New(cfg Config) *Table { return &Table{cfg: cfg} }
+func New(cfg Config) *Table {
+	t := &Table{cfg: cfg, begin: make(chan struct{}, 1)}
+	t.life, t.end = context.WithCancel(context.Background())
+	if t.Skew.machine = cfg.Machine; cfg.Machine == nil {
+		t.Skew.machine = newMachine()
+	}
+	return t
+}
 
 // Catalog keeps records in a table.
 type Catalog struct{ t *Table }
@@ -75,12 +91,12 @@ func NewWindows(t *Table) *Windows { return &Windows{t} }
 // Name returns the table's name.
 func (t *Table) Name() string { return t.cfg.Table }
 
-// Clock returns the time: the machine's, corrected by the server's if they differ by more than a second.
+// Clock returns the time: see [Skew].
 func (t *Table) Clock() time.Time {
 	if t.cfg.Now != nil {
 		return t.cfg.Now()
 	}
-	return time.Now().Add(t.Skew.Offset())
+	return t.Skew.Now()
 }
 
 // Ready returns an error if the store is closed or ctx has ended.
@@ -96,6 +112,12 @@ func (t *Table) Closed() bool { return t.closed.Load() }
 
 // Close makes Ready fail from now on.
 func (t *Table) Close() { t.closed.Store(true) }
+
+// End ends what runs in the background. The last writes must have been made.
+func (t *Table) End() {
+	t.end()
+	t.others.Close()
+}
 
 // Once makes the SDK attempt a call only once.
 var Once = []func(*dynamodb.Options){func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }}

@@ -3,6 +3,7 @@ package table
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -49,6 +50,13 @@ type line struct {
 	read  []Entry // read ahead
 	start map[string]types.AttributeValue
 	done  bool
+}
+
+// foreign reports whether an item that an index has is of another namespace. Whoever may write that item chooses its
+// attributes, which must not disturb this namespace.
+func (sp *Span) foreign(k Key) bool {
+	namespace, _, _ := strings.Cut(sp.hash, "/")
+	return sp.index != "" && !strings.HasPrefix(k.PK, namespace+"/")
 }
 
 // Walk returns a walk through spans, after a range key or from the start.
@@ -151,6 +159,9 @@ func (t *Table) readLine(ctx context.Context, l *line, reverse bool, most int32)
 			at, err2 := Field(attrs, l.sortKey, Text)
 			if err := errors.Join(err, err2); err != nil {
 				return t.Damaged(key, err)
+			}
+			if l.foreign(key) {
+				continue
 			}
 			l.read = append(l.read, Entry{at, key, attrs})
 		}

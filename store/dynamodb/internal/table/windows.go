@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/cursor"
 	"github.com/weirlimits/weir/store/internal/ledger"
 )
 
@@ -69,30 +70,31 @@ func (ws *Windows) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePa
 	if err := ws.t.Ready(ctx); err != nil {
 		return store.UsagePage{}, err
 	}
-	return ledger.Page(&q, func(after string, f func(string, store.UsageRecord) bool) error {
+	return ledger.Page(&q, func(after *cursor.Position, f func(store.UsageRecord) bool) error {
 		return ws.t.windows(ctx, &q, after, f)
 	})
 }
 
-// windows calls f with the windows of a subject that come after a range key, by start, ID and Sub, until f returns
+// windows calls f with the windows of a subject that come after a position, by start, ID and Sub, until f returns
 // false.
 func (t *Table) windows(
-	ctx context.Context, q *store.UsageQuery, after string, f func(at string, r store.UsageRecord) bool,
+	ctx context.Context, q *store.UsageQuery, after *cursor.Position, f func(r store.UsageRecord) bool,
 ) error {
-	first := q.Window.Start(q.From)
+	first, last := q.Window.Start(q.From), ""
 	if first.Before(q.From) {
 		first = q.Window.Next(first)
+	}
+	if after != nil {
+		first = q.Window.Start(time.Unix(after.Start, 0))
+		last = UsageSort(q.Window, first, after.ID, after.Sub)
 	}
 	if !first.Before(q.To) {
 		return nil
 	}
 	if q.ID == "" {
 		lo, hi := spellStart(q.Window, first), spellStart(q.Window, q.To.Add(-1))+"\x01"
-		_, err := t.merged(ctx, q, t.Walk(usageSpans(q, lo, hi), false, after), f)
+		_, err := t.merged(ctx, q, t.Walk(usageSpans(q, lo, hi), false, last), f)
 		return err
-	}
-	if r, ok := parseUsageSort(q.Window, after); ok && r.Start.After(first) {
-		first = r.Start
 	}
 	for first.Before(q.To) {
 		var spans []Span
@@ -102,10 +104,10 @@ func (t *Table) windows(
 			first = q.Window.Next(first)
 		}
 		w := t.Walk(spans, false, "")
-		w.after = after
-		if more, err := t.merged(
-			ctx, q, w, func(at string, r store.UsageRecord) bool { return at <= after || f(at, r) },
-		); err != nil || !more {
+		w.after = last
+		if more, err := t.merged(ctx, q, w, func(r store.UsageRecord) bool {
+			return UsageSort(q.Window, r.Start, r.ID, r.Sub) <= last || f(r)
+		}); err != nil || !more {
 			return err
 		}
 	}
@@ -131,7 +133,7 @@ func usageSpans(q *store.UsageQuery, lo, hi string) []Span {
 // merged calls f with the windows that a walk finds, with the parts of each window added up. It reports whether f wants
 // more.
 func (t *Table) merged(
-	ctx context.Context, q *store.UsageQuery, w *Walk, f func(at string, r store.UsageRecord) bool,
+	ctx context.Context, q *store.UsageQuery, w *Walk, f func(store.UsageRecord) bool,
 ) (bool, error) {
 	var at string
 	var sum store.UsageRecord
@@ -145,7 +147,7 @@ func (t *Table) merged(
 				sum.Counts = store.MergeFigures(sum.Counts, countsOf(e.Attrs))
 				continue
 			}
-			if at != "" && !f(at, sum) {
+			if at != "" && !f(sum) {
 				return false, nil
 			}
 			r, ok := parseUsageSort(q.Window, e.At)
@@ -156,7 +158,7 @@ func (t *Table) merged(
 			sum.Counts = countsOf(e.Attrs)
 		}
 		if len(entries) == 0 {
-			return at == "" || f(at, sum), nil
+			return at == "" || f(sum), nil
 		}
 	}
 }
@@ -211,5 +213,5 @@ func (t *Table) drop(ctx context.Context, key Key) error {
 		)
 		return err
 	})
-	return t.Trouble("usage", key.String(), err)
+	return t.Trouble("forget", key.String(), err)
 }

@@ -20,6 +20,7 @@ func bucketScenarios() []Scenario {
 		{Name: "while buckets come and go", Run: OnStore(bucketMoving)},
 		{Name: "while others debit", Run: OnStore(bucketConcurrent)},
 		{Name: "cursors of others", Run: OnStore(bucketCursors)},
+		{Name: "forged cursors", Run: OnStore(bucketForged)},
 		{Name: "peek", Run: OnStore(bucketPeek)},
 		{Name: "reads make nothing", Run: OnStore(bucketReads)},
 		{Name: "forget", Run: OnStore(bucketForget)},
@@ -234,6 +235,24 @@ func bucketCursors(e *Env) {
 	if p := bucketPage(e, base); len(p.States) != 3 || p.States[0].Bucket != Bucket("b", "api") {
 		e.Errorf("from the cursor on: %+v", p.States)
 	}
+}
+
+// bucketForged checks that a client that may list one entity's buckets sees no other's.
+func bucketForged(e *Env) {
+	populate(e, "n", []string{"alice", "bob", "zoe"}, []string{"api", "web"})
+	populate(e, "m", []string{"foreign-1", "foreign-2"}, []string{"api", "web"})
+	list := func(q store.BucketQuery) Lister {
+		return func(after string) (ids []string, next string, err error) {
+			q.Max, q.After = 1, after
+			page, err := e.Store.Buckets(e.Context(), q)
+			for _, st := range page.States {
+				ids = append(ids, st.Bucket.Entity)
+			}
+			return ids, page.Next, err
+		}
+	}
+	Forge(e, "bob", list(store.BucketQuery{Namespace: "n", Entity: "bob"}))
+	Splice(e, list(store.BucketQuery{Namespace: "n"}), list(store.BucketQuery{Namespace: "m"}))
 }
 
 // bucketPeek checks that Peek answers in the order of the request, including missing buckets and repeated ones.

@@ -31,6 +31,10 @@ func methods(ctx context.Context, e *Env) map[string]error {
 	_, errs["settle once"] = e.Store.Settle(ctx, store.Settle{
 		Debits: []store.Debit{Debit(b, Charge(l, 1))}, ID: "x", Expires: Noon.AddDate(100, 0, 0),
 	})
+	if e.Harness.Caps.Credits {
+		_, errs["credit"] = e.Store.Credit(ctx, store.Credit{Bucket: b, Limit: "credits", Amount: Token, ID: "x"})
+		errs["forget credits"] = e.Store.ForgetCredits(ctx, b, "credits")
+	}
 	_, errs["peek"] = e.Store.Peek(ctx, b)
 	_, errs["buckets"] = e.Store.Buckets(ctx, store.BucketQuery{Namespace: "n"})
 	errs["forget"] = e.Store.Forget(ctx, b)

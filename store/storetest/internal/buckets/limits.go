@@ -15,6 +15,7 @@ func limitScenarios() []Scenario {
 		{Name: "raised", Run: OnStore(limitRaised)},
 		{Name: "lowered", Run: OnStore(limitLowered)},
 		{Name: "lowered by a take that it refuses", Need: hand, Run: OnStore(limitLoweredRefused)},
+		{Name: "changed beside a refusal", Need: hand, Run: OnStore(limitBesideRefusal)},
 		{Name: "other rate", Need: hand, Run: OnStore(limitRate)},
 		{Name: "added", Run: OnStore(limitAdded)},
 		{Name: "removed", Run: OnStore(limitRemoved)},
@@ -26,7 +27,36 @@ func limitScenarios() []Scenario {
 		{Name: "older but the same", Run: OnStore(limitOlderSame)},
 		{Name: "two of one epoch", Run: OnStore(limitOneEpoch)},
 		{Name: "by other clients", Peer: true, Run: OnStore(limitPeers)},
+		{Name: "sealed", Run: OnStore(func(e *Env) { limitSealed(e, e) })},
+		{Name: "sealed by another client", Peer: true, Run: OnStore(func(e *Env) { limitSealed(e, e.Peer()) })},
 	}
+}
+
+// limitSealed checks that a sealed bucket admits nothing, whatever a client remembers of it, and keeps what it owes.
+func limitSealed(e, by *Env) {
+	b, other, rpm := Bucket("alice", "api"), Bucket("bob", "api"), Still("rpm", 10)
+	e.Allow(At(1, Debit(b, Charge(rpm, 7))))
+	if _, err := by.Store.Take(e.Context(), store.Seal(b)); err != nil {
+		e.Fatalf("seal: %v", err)
+	}
+	for _, of := range []*Env{e, by, e} {
+		of.TakeFails(store.ErrStaleLimits, At(1, Debit(b, Charge(rpm, 1))))
+		of.TakeFails(store.ErrStaleLimits, At(1<<31, Debit(b, Charge(rpm, 0))))
+		of.TakeFails(store.ErrStaleLimits, At(1, Debit(other, Charge(rpm, 1))), At(1, Debit(b, Charge(rpm, 1))))
+	}
+	e.WantTokens(other, rpm, 10)
+	st, _ := e.State(b)
+	if !st.Sealed() {
+		e.Fatalf("%+v is not sealed", st)
+	}
+	e.WantDebt(b, rpm, 7*Token)
+	if _, err := by.Store.Take(e.Context(), store.Seal(b)); err != nil {
+		e.Fatalf("seal again: %v", err)
+	}
+	e.Settle(At(1, Debit(b, Charge(rpm, -2))))
+	e.WantDebt(b, rpm, 5*Token)
+	e.Forget(b)
+	e.Allow(At(1, Debit(b, Charge(rpm, 10))))
 }
 
 func limitRaised(e *Env) {
@@ -66,6 +96,25 @@ func limitLoweredRefused(e *Env) {
 	e.Refuse(At(2, Debit(b, Charge(small, 1))))
 	e.WantDebt(b, small, 5940*Token)
 	e.TakeFails(store.ErrStaleLimits, At(1, Debit(b, Charge(large, 1))))
+}
+
+// limitBesideRefusal checks that a take which another bucket refuses shows a bucket whose limits have changed by the
+// new ones, whether the store asks that bucket or not.
+func limitBesideRefusal(e *Env) {
+	child, parent, full := Bucket("alice", "api"), Bucket("team", "api"), Still("rpm", 10)
+	for i, l := range []*store.Limit{PerMinute("rpm", 6000), PerMinute("rpm", 60), PerMinute("rpm", 600_000)} {
+		next, epoch := PerMinute("rpm", 1000+int64(i)), uint64(2*i+1)
+		e.Allow(At(epoch, Debit(child, Charge(l, 10))))
+		e.Forget(parent)
+		e.Allow(At(epoch, Debit(parent, Charge(full, 10))))
+		out := e.Refuse(At(epoch+1, Debit(child, Charge(next, 20))), At(epoch+1, Debit(parent, Charge(full, 1))))
+		owed := reckon.Outstanding(next, out.Levels[0].Level, out.At)
+		want := int64(i+1) * 10 * Token
+		if owed < want || owed > want+int64(2*i+1) || out.Levels[0].Refused {
+			e.Fatalf("%d millitokens outstanding, want %d: %s", owed, want, Show(out))
+		}
+		e.WantLevels(out, Level(next, next.Burst-owed, false), Level(full, 0, true))
+	}
 }
 
 func limitRate(e *Env) {

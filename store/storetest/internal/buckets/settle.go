@@ -34,9 +34,7 @@ func settleReturns(e *Env) {
 	if !out.Allowed {
 		e.Errorf("a settle is always allowed: %s", Show(out))
 	}
-	if len(out.Levels) > 0 {
-		e.WantLevels(out, Level(rpm, 0, false), Level(tpm, 500*Token, false))
-	}
+	e.WantLevels(out, Level(rpm, 0, false), Level(tpm, 500*Token, false))
 	e.WantTokens(b, rpm, 0)
 	e.WantTokens(b, tpm, 500)
 	e.Settle(Debit(b, store.Charge{Limit: rpm, Amount: -1}))
@@ -60,7 +58,8 @@ func settleForces(e *Env) {
 func settleSeveral(e *Env) {
 	a, b, c, l := Bucket("alice", "api"), Bucket("bob", "api"), Bucket("carol", "api"), Still("rpm", 10)
 	e.Allow(Debit(a, Charge(l, 5)), Debit(b, Charge(l, 5)))
-	e.Settle(Debit(b, Charge(l, -2)), Debit(c, Charge(l, 12)), Debit(a, Charge(l, 3)))
+	out := e.Settle(Debit(b, Charge(l, -2)), Debit(c, Charge(l, 12)), Debit(a, Charge(l, 3)))
+	e.WantLevels(out, Level(l, 7*Token, false), Level(l, -2*Token, false), Level(l, 2*Token, false))
 	e.WantTokens(a, l, 2)
 	e.WantTokens(b, l, 7)
 	e.WantTokens(c, l, -2)
@@ -76,9 +75,7 @@ func settleTwice(e *Env) {
 
 func settleAbsent(e *Env) {
 	b, l := Bucket("alice", "api"), Still("rpm", 10)
-	if out := e.Settle(Debit(b, Charge(l, -5))); len(out.Levels) != 0 {
-		e.Errorf("levels of a bucket that does not exist: %s", Show(out))
-	}
+	e.WantLevels(e.Settle(Debit(b, Charge(l, -5))), Level(l, 10*Token, false))
 	if st, _ := e.State(b); st.ID != 0 {
 		e.Errorf("a return made a bucket: %+v", st)
 	}
@@ -93,7 +90,8 @@ func settleAbsent(e *Env) {
 func settleNoLimit(e *Env) {
 	b, rpm, tpm := Bucket("alice", "api"), Still("rpm", 10), Still("tpm", 10)
 	e.Allow(Debit(b, Charge(rpm, 5)))
-	e.Settle(Debit(b, Charge(tpm, -5), Charge(rpm, -1)))
+	out := e.Settle(Debit(b, Charge(tpm, -5), Charge(rpm, -1)))
+	e.WantLevels(out, Level(tpm, 10*Token, false), Level(rpm, 6*Token, false))
 	e.WantTokens(b, rpm, 6)
 	e.Refuse(At(2, Debit(b, Charge(rpm, 1), Charge(tpm, 11))))
 	e.Allow(At(2, Debit(b, Charge(rpm, 1), Charge(tpm, 10))))
@@ -155,9 +153,7 @@ func settleOther(e *Env) {
 	e.Allow(At(5, Debit(b, Charge(own, 60))))
 	for _, epoch := range []uint64{3, 5, 8} {
 		out := e.Settle(At(epoch, Debit(b, Charge(other, -10))))
-		if len(out.Levels) > 0 {
-			e.WantLevels(out, Level(own, 10*Token, false))
-		}
+		e.WantLevels(out, Level(own, 10*Token, false))
 		out = e.Settle(At(epoch, Debit(b, Charge(other, 10))))
 		e.WantLevels(out, Level(own, 0, false))
 	}

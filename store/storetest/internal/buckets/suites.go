@@ -17,10 +17,12 @@ func Suites() []Suite {
 		{Name: "overrides", Scenarios: overrideScenarios()},
 		{Name: "ids", Scenarios: idScenarios()},
 		{Name: "settle", Scenarios: settleScenarios()},
+		{Name: "terms", Scenarios: termScenarios()},
 		{Name: "once", Scenarios: onceScenarios()},
 		{Name: "counters", Scenarios: counterScenarios()},
 		{Name: "owed", Scenarios: owedScenarios()},
 		{Name: "buckets", Scenarios: bucketScenarios()},
+		{Name: "bounds", Scenarios: boundScenarios()},
 		{Name: "closed", Scenarios: closedScenarios()},
 	}
 }

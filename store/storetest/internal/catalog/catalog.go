@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -237,6 +239,11 @@ func catalogMistakes(e *Env) {
 	if all := e.Pages(store.Query{Namespace: "n", Kind: store.KindEntity}); len(all) != store.MaxWrites {
 		e.Fatalf("%d records, want %d", len(all), store.MaxWrites)
 	}
+	var bound *store.BoundError
+	err := e.Store.Commit(e.Context(), many...)
+	if !errors.As(err, &bound) || bound.Max != store.MaxWrites || bound.Have != store.MaxWrites+1 {
+		e.Fatalf("error %v, want a bound of %d", err, store.MaxWrites)
+	}
 }
 
 func catalogLarge(e *Env) {
@@ -248,6 +255,19 @@ func catalogLarge(e *Env) {
 	all := e.Pages(store.Query{Namespace: "n", Kind: store.KindEntity})
 	if len(all) != 1 || !bytes.Equal(all[0].Value, value) {
 		e.Fatalf("the list does not have the value")
+	}
+	writes := make([]store.Write, store.MaxCommit/store.MaxValue)
+	for i := range writes {
+		k := store.Key{
+			Namespace: "n", Kind: store.KindEntityLimits, Sub: strings.Repeat("#", store.MaxID),
+			ID: strings.Repeat("/", store.MaxID-2) + fmt.Sprintf("%02d", i),
+		}
+		writes[i] = store.Write{Record: store.Record{Key: k, Value: value}}
+	}
+	e.CommitFails(store.ErrInvalid, slices.Concat(writes, []store.Write{Put(Entity("bob"), 0, "x")})...)
+	e.Commit(writes...)
+	if all := e.Pages(store.Query{Namespace: "n", Kind: store.KindEntityLimits}); len(all) != len(writes) {
+		e.Fatalf("%d records, want %d", len(all), len(writes))
 	}
 }
 

@@ -29,6 +29,7 @@ func listScenarios() []Scenario {
 		{Name: "while others write", Run: OnStore(listConcurrent)},
 		{Name: "cursor of a deleted record", Run: OnStore(listDeletedCursor)},
 		{Name: "cursors of others", Run: OnStore(listCursors)},
+		{Name: "forged cursors", Run: OnStore(listForged)},
 		{Name: "random", Run: listRandom},
 	}
 }
@@ -348,6 +349,37 @@ func listDeletedCursor(e *Env) {
 	e.Commit(Put(Entity("b"), 0, "again"), Put(Entity("c"), 0, "again"))
 	if p := e.Page(q); len(p.Records) != 1 || p.Records[0].Key.ID != "c" {
 		e.Fatalf("listed behind b: %+v", p.Records)
+	}
+}
+
+// listForged checks that a client that may list some records sees no others.
+func listForged(e *Env) {
+	var all []store.Record
+	for _, id := range []string{"alice", "bob", "bob-2", "zoe"} {
+		all = append(all, limitsRecord(id, "api", "p"), limitsRecord(id, "web", "p"))
+	}
+	for _, id := range []string{"foreign-1", "foreign-2"} {
+		r := limitsRecord(id, "api", "p")
+		r.Key.Namespace = "m"
+		all = append(all, r)
+	}
+	fillWith(e, all...)
+	list := func(q store.Query) Lister {
+		return func(after string) (ids []string, next string, err error) {
+			q.Kind, q.Max, q.After = store.KindEntityLimits, 1, after
+			page, err := e.Store.List(e.Context(), q)
+			for _, r := range page.Records {
+				ids = append(ids, r.Key.ID)
+			}
+			return ids, page.Next, err
+		}
+	}
+	for _, reverse := range []bool{false, true} {
+		Forge(e, "bob", list(store.Query{Namespace: "n", ID: "bob", Reverse: reverse}))
+		Forge(e, "bob", list(store.Query{Namespace: "n", Prefix: "bob", Reverse: reverse}))
+		Forge(e, "bob", list(store.Query{Namespace: "n", Prefix: "bob", Parent: "p", Reverse: reverse}))
+		foreign := list(store.Query{Namespace: "m", Reverse: reverse})
+		Splice(e, list(store.Query{Namespace: "n", Reverse: reverse}), foreign)
 	}
 }
 

@@ -14,8 +14,10 @@ func usageScenarios() []Scenario {
 	return []Scenario{
 		{Name: "by hour, day and month", Need: Caps{HandClock: true}, Run: onUsage(usageWindows)},
 		{Name: "across a reset", Run: onUsage(usageReset)},
+		{Name: "groups and totals", Run: onUsage(usageAggregates)},
 		{Name: "readings of a process", Run: onUsage(usageReadings)},
 		{Name: "pages", Run: onUsage(usagePages)},
+		{Name: "forged cursors", Run: onUsage(usageForged)},
 		{Name: "raises no epoch", Run: onUsage(usageEpoch)},
 		{Name: "forgotten", Run: onUsage(usageForgotten)},
 		{Name: "mistakes", Run: onUsage(usageMistakes)},
@@ -113,6 +115,22 @@ func usageReset(e *Env, _ store.Usage) {
 	wantConsumed(e, store.OfStore, "", "", 34)
 }
 
+// usageAggregates checks that what is charged to a group and the total, too, counts once in sums over resources.
+func usageAggregates(e *Env, _ store.Usage) {
+	l, resources := Still("tpm", 10), []string{"api", store.GroupPrefix + "apis", store.Total}
+	var debits []store.Debit
+	for _, resource := range resources {
+		debits = append(debits, Debit(Bucket("alice", resource), Charge(l, 4)))
+	}
+	e.Allow(debits...)
+	for _, resource := range resources {
+		wantConsumed(e, store.OfBucket, "alice", resource, 4)
+		wantConsumed(e, store.OfResource, resource, "", 4)
+	}
+	wantConsumed(e, store.OfNamespace, "", "", 4)
+	wantConsumed(e, store.OfStore, "", "", 4)
+}
+
 func usageReadings(e *Env, u store.Usage) {
 	reading := func(source string, id uint64, minutes int, refused int64) store.Reading {
 		return store.Reading{
@@ -177,6 +195,31 @@ func usagePages(e *Env, u store.Usage) {
 			e.Fatalf("in pages of %d: %q, want %q", size, got, want)
 		}
 	}
+}
+
+// usageForged checks that a client that may list one entity's usage sees no other's.
+func usageForged(e *Env, u store.Usage) {
+	l := Still("tpm", 10)
+	for _, sub := range []string{"api", "web"} {
+		for _, id := range []string{"alice", "bob", "zoe"} {
+			e.Allow(Debit(Bucket(id, sub), Charge(l, 1)))
+		}
+		e.Allow(Debit(store.Bucket{Namespace: "n2", Entity: "foreign-1", Resource: sub}, Charge(l, 1)))
+		e.Allow(Debit(store.Bucket{Namespace: "n2", Entity: "foreign-2", Resource: sub}, Charge(l, 1)))
+	}
+	list := func(q store.UsageQuery) Lister {
+		return func(after string) (ids []string, next string, err error) {
+			q.Of, q.Window, q.Max, q.After = store.OfBucket, store.Monthly, 1, after
+			q.From, q.To = Noon.AddDate(-100, 0, 0), Noon.AddDate(100, 0, 0)
+			page, err := u.Usage(e.Context(), q)
+			for _, r := range page.Records {
+				ids = append(ids, r.ID)
+			}
+			return ids, page.Next, err
+		}
+	}
+	Forge(e, "bob", list(store.UsageQuery{Namespace: "n", ID: "bob"}))
+	Splice(e, list(store.UsageQuery{Namespace: "n"}), list(store.UsageQuery{Namespace: "n2"}))
 }
 
 func usageEpoch(e *Env, _ store.Usage) {

@@ -104,6 +104,31 @@ func (e *Env) SettleOnce(s store.Settle) store.Outcome {
 	return out
 }
 
+// Credit credits tokens to a balance, and fails the test on an error.
+func (e *Env) Credit(b store.Bucket, limit string, tokens int64, id string) store.Credited {
+	e.Helper()
+	return e.CreditRaw(b, limit, tokens*Token, id)
+}
+
+// CreditRaw is Credit in millitokens.
+func (e *Env) CreditRaw(b store.Bucket, limit string, millitokens int64, id string) store.Credited {
+	e.Helper()
+	out, err := e.Store.Credit(e.Context(), store.Credit{Bucket: b, Limit: limit, Amount: millitokens, ID: id})
+	if err != nil {
+		e.Fatalf("credit %q: %v", id, err)
+	}
+	return out
+}
+
+// CreditFails checks that a credit fails with an error.
+func (e *Env) CreditFails(want error, b store.Bucket, limit string, tokens int64, id string) {
+	e.Helper()
+	c := store.Credit{Bucket: b, Limit: limit, Amount: tokens * Token, ID: id}
+	if out, err := e.Store.Credit(e.Context(), c); !errors.Is(err, want) {
+		e.Fatalf("credit %q: %+v, error %v, want %v", id, out, err, want)
+	}
+}
+
 // Forget forgets buckets.
 func (e *Env) Forget(buckets ...store.Bucket) {
 	e.Helper()
@@ -128,6 +153,5 @@ func Show(out store.Outcome) string {
 // RetryAfter returns when an amount will fit, according to a level of an outcome; false if it never will.
 func RetryAfter(out store.Outcome, i int, amount int64) (time.Duration, bool) {
 	l := out.Levels[i]
-	p := clock.Params{Amount: l.Limit.Amount, Period: int64(l.Limit.Period), Burst: l.Limit.Burst}
-	return p.RetryAfter(l.Level, clock.Nanos(out.At), amount)
+	return l.Limit.Params().RetryAfter(l.Level, clock.Nanos(out.At), amount)
 }

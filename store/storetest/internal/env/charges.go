@@ -25,6 +25,33 @@ func Still(name string, tokens int64) *store.Limit {
 	return &store.Limit{Name: name, Amount: 1, Period: 366 * 24 * time.Hour, Burst: tokens * Token}
 }
 
+// Quota returns a limit of tokens per window of the calendar, such as month@Europe/Berlin.
+func Quota(name string, tokens int64, window string) *store.Limit {
+	l := &store.Limit{Name: name, Amount: tokens * Token, Burst: tokens * Token}
+	if err := l.Window.UnmarshalText([]byte(window)); err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// Balance returns a limit that is a balance.
+func Balance(name string) *store.Limit { return &store.Limit{Name: name, Burst: 1 << 62} }
+
+// Slots returns a limit of so many slots at once, which heal in half a minute.
+func Slots(name string, slots int64) *store.Limit {
+	return store.Slots(name, slots*Token, 30*time.Second)
+}
+
+// GiveBack returns a charge of a settle that gives back slots of a hold.
+func GiveBack(l *store.Limit, slots int64, hold *store.Hold) store.Charge {
+	return store.Charge{Limit: l, Amount: -slots * Token, Hold: hold}
+}
+
+// Renew returns a charge of a settle that renews slots of a hold.
+func Renew(l *store.Limit, slots int64, hold *store.Hold) store.Charge {
+	return store.Charge{Limit: l, Amount: slots * Token, Hold: hold}
+}
+
 // Charge returns a charge in tokens.
 func Charge(l *store.Limit, tokens int64) store.Charge {
 	return store.Charge{Limit: l, Amount: tokens * Token}

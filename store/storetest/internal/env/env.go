@@ -74,9 +74,12 @@ func (e *Env) Quiesce() {
 	}
 }
 
-// Some returns how often to repeat: n times, or a tenth of that over a network.
+// Brief reports whether to repeat less: over a network, and with go test -short.
+func (h Harness) Brief() bool { return h.Caps.Remote || testing.Short() }
+
+// Some returns how often to repeat: n times, or a tenth of that in brief.
 func (e *Env) Some(n int) int {
-	if e.Harness.Caps.Remote {
+	if e.Harness.Brief() {
 		return max(1, n/10)
 	}
 	return n
@@ -96,12 +99,12 @@ func (e *Env) Each(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// Property is rapid.Check with fewer runs over a network.
+// Property is rapid.Check with fewer runs in brief.
 func Property(t testing.TB, h Harness, prop func(rt *rapid.T)) {
 	t.Helper()
 	done, failed := 0, false
 	rapid.Check(t, func(rt *rapid.T) {
-		if h.Caps.Remote && done >= 10 && !failed {
+		if h.Brief() && done >= 10 && !failed {
 			return
 		}
 		defer func() {

@@ -9,6 +9,9 @@ type Scenario struct {
 	Name  string
 	Need  Caps
 	Peer  bool // requires Harness.Peer
+	Harm  bool // requires Harness.Harm
+	Hot   bool // requires Harness.Throttle
+	Cut   bool // requires Harness.Cut
 	Aside bool // about the catalog or lists, not about how buckets are written
 	Run   func(t testing.TB, h Harness)
 }

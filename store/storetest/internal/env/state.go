@@ -60,7 +60,7 @@ func (e *Env) Available(b store.Bucket, l *store.Limit) int64 {
 	if m := reckon.Find(st, l); m != nil {
 		return reckon.Room(m.Limit, m.Level, now)
 	}
-	return l.Burst
+	return reckon.Room(l, reckon.Fresh(l, now), now)
 }
 
 // WantTokens checks how many tokens may be debited of a limit.

@@ -22,6 +22,7 @@ type history struct {
 
 type op struct {
 	Settle bool
+	Credit string        // the id of a credit of the first amounts
 	Wait   time.Duration // before it; negative if the clock jumps back
 	Legs   []leg
 }
@@ -41,9 +42,11 @@ func (h *history) debits(o op) []store.Debit {
 	for i, lg := range o.Legs {
 		debits[i] = Debit(Bucket(fmt.Sprint("entity-", lg.Bucket), "api"))
 		for j, a := range lg.Amounts {
-			debits[i].Charges = append(debits[i].Charges, store.Charge{
-				Limit: h.Limits[j], Amount: a, Force: lg.Force[j], Shadow: lg.Shadow[j],
-			})
+			c := store.Charge{Limit: h.Limits[j], Amount: a}
+			if o.Credit == "" {
+				c.Force, c.Shadow = lg.Force[j], lg.Shadow[j]
+			}
+			debits[i].Charges = append(debits[i].Charges, c)
 		}
 	}
 	return debits
@@ -57,7 +60,7 @@ func (h history) String() string {
 	}
 	fmt.Fprintf(&b, "\n  from %v", Noon.Add(h.Start))
 	for _, o := range h.Ops {
-		fmt.Fprintf(&b, "\n  after %v settle=%t", o.Wait, o.Settle)
+		fmt.Fprintf(&b, "\n  after %v settle=%t %s", o.Wait, o.Settle, o.Credit)
 		for _, lg := range o.Legs {
 			fmt.Fprintf(&b, " bucket %d: %v force %v shadow %v;", lg.Bucket, lg.Amounts, lg.Force, lg.Shadow)
 		}
@@ -75,17 +78,31 @@ type features struct {
 	back   bool // returns
 	jump   bool // the clock jumps back
 	shadow bool // shadow charges
+	quota  bool // limits are quotas, at least the first
+	credit bool // the first limit is a balance, and is credited
 }
 
 func histories(may features) *rapid.Generator[history] {
 	return rapid.Custom(func(t *rapid.T) history {
 		h := history{Start: time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "start"))}
-		h.Limits = append(h.Limits, drawLimit(t, "rpm"))
+		switch {
+		case may.quota:
+			limit, start := drawQuota(t, "usd")
+			h.Limits, h.Start = append(h.Limits, limit), start
+		case may.credit:
+			h.Limits = append(h.Limits, Balance("credits"))
+		default:
+			h.Limits = append(h.Limits, drawLimit(t, "rpm"))
+		}
 		if rapid.Bool().Draw(t, "two") {
 			h.Limits = append(h.Limits, drawLimit(t, "tpm"))
 		}
-		for range rapid.IntRange(1, 30).Draw(t, "ops") {
-			h.Ops = append(h.Ops, drawOp(t, h.Limits, may))
+		for i := range rapid.IntRange(1, 30).Draw(t, "ops") {
+			o := drawOp(t, h.Limits, may)
+			if may.credit && (i == 0 || rapid.IntRange(0, 3).Draw(t, "credit") == 0) {
+				o = o.credited(fmt.Sprint("credit-", i), i == 0)
+			}
+			h.Ops = append(h.Ops, o)
 		}
 		return h
 	})
@@ -110,8 +127,14 @@ func drawOp(t *rapid.T, limits []*store.Limit, may features) op {
 		rapid.Int64Range(0, int64(time.Hour)),
 	}
 	for _, l := range limits { // about the time to refill it
+		if reckon.Balance(l) {
+			continue
+		}
 		if refill := float64(l.Burst) / float64(l.Amount) * float64(l.Period); refill < float64(24*time.Hour) {
 			waits = append(waits, rapid.Int64Range(0, int64(refill)+1))
+		}
+		if reckon.Quota(l) {
+			waits = append(waits, rapid.Int64Range(0, int64(50*time.Hour)))
 		}
 	}
 	if may.jump {
@@ -123,9 +146,13 @@ func drawOp(t *rapid.T, limits []*store.Limit, may features) op {
 	for _, b := range buckets[:rapid.IntRange(1, min(may.legs, historyBuckets)).Draw(t, "legs")] {
 		lg := leg{Bucket: b}
 		for _, l := range limits {
+			most := l.Burst
+			if reckon.Balance(l) {
+				most = 20_000
+			}
 			a := rapid.OneOf(
-				rapid.SampledFrom([]int64{0, 1, l.Burst}),
-				rapid.Int64Range(0, l.Burst), rapid.Int64Range(0, l.Burst), rapid.Int64Range(0, l.Burst+l.Burst/4+1),
+				rapid.SampledFrom([]int64{0, 1, most}),
+				rapid.Int64Range(0, most), rapid.Int64Range(0, most), rapid.Int64Range(0, most+most/4+1),
 			).Draw(t, "amount")
 			force, shadow := false, false
 			if o.Settle {
@@ -139,6 +166,21 @@ func drawOp(t *rapid.T, limits []*store.Limit, may features) op {
 			lg.Amounts, lg.Force, lg.Shadow = append(lg.Amounts, a), append(lg.Force, force), append(lg.Shadow, shadow)
 		}
 		o.Legs = append(o.Legs, lg)
+	}
+	return o
+}
+
+// credited returns a credit of the operation's first amounts, or of as much to all buckets: where a bucket never had a
+// balance, stores differ in whether a return makes one.
+func (o op) credited(id string, all bool) op {
+	o.Settle, o.Credit = false, id
+	for b := range historyBuckets {
+		if all {
+			o.Legs = append(o.Legs[:b], leg{Bucket: b, Amounts: []int64{o.Legs[0].Amounts[0]}})
+		}
+	}
+	for _, lg := range o.Legs {
+		lg.Amounts[0] = 1 + max(lg.Amounts[0], -lg.Amounts[0])
 	}
 	return o
 }

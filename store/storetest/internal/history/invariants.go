@@ -33,7 +33,45 @@ func invariantScenarios() []Scenario {
 		{Name: "I3 polling-free", Need: hand, Run: property(all, playI3)},
 		{Name: "I4 time never runs backwards", Need: hand, Run: property(all, playI4)},
 		{Name: "I6 retryAfter is tight", Need: hand, Run: property(all, playI6)},
+		{Name: "strict returns bound what is kept", Need: hand, Run: strictKeeps},
 	}
+}
+
+// The invariants for balances: what was admitted and what is available is what was credited, always.
+func balanceScenarios() []Scenario {
+	need := Caps{HandClock: true, Credits: true}
+	all := features{legs: historyBuckets, force: true, back: true, credit: true}
+	shadow, jump := all, all
+	shadow.shadow, jump.jump = true, true
+	return []Scenario{
+		{Name: "I1 and I2 with shadow charges", Need: need, Run: property(shadow, playI2)},
+		{Name: "I1 and I4 when the clock jumps back", Need: need, Run: property(jump, playBalances)},
+		{Name: "I3 polling-free", Need: need, Run: property(all, playI3)},
+		{Name: "I4 time never runs backwards", Need: need, Run: property(all, playI4)},
+		{Name: "I6 retryAfter is tight", Need: need, Run: property(all, playI6)},
+	}
+}
+
+// playBalances compares each balance with a sum, whatever the time is.
+func playBalances(e *Env, h history) error {
+	has := map[store.Bucket]int64{}
+	for i, o := range h.Ops {
+		debits, out := do(e, &h, o)
+		for _, d := range debits {
+			switch a := d.Charges[0].Amount; {
+			case o.Credit != "":
+				has[d.Bucket] += a
+			case o.Settle, out.Allowed:
+				has[d.Bucket] -= a
+			}
+		}
+		for b, want := range has {
+			if got := e.Available(b, h.Limits[0]); got != want {
+				return fmt.Errorf("operation %d: %v has %d, want %d", i, b, got, want)
+			}
+		}
+	}
+	return nil
 }
 
 // property turns a property of every history into a scenario.
@@ -68,8 +106,16 @@ func do(e *Env, h *history, o op) ([]store.Debit, store.Outcome) {
 	defer e.Quiesce() // what a refused take must return to some buckets is returned now, not at some later time
 	e.Clock.Advance(o.Wait)
 	debits := h.debits(o)
-	if o.Settle {
+	switch {
+	case o.Settle:
 		return debits, e.Settle(debits...)
+	case o.Credit != "":
+		var out store.Outcome
+		for _, d := range debits {
+			got := e.CreditRaw(d.Bucket, d.Charges[0].Limit.Name, d.Charges[0].Amount, o.Credit)
+			out = store.Outcome{Allowed: true, At: got.At}
+		}
+		return debits, out
 	}
 	return debits, e.Take(debits...)
 }
@@ -109,10 +155,15 @@ func playI2(e *Env, h history) error {
 		if !out.At.Equal(e.Clock.Now()) {
 			return fmt.Errorf("operation %d: decided at %v, the clock says %v", i, out.At, e.Clock.Now())
 		}
-		if o.Settle {
+		switch {
+		case o.Settle:
 			m.settle(debits, out.At)
-		} else if err := m.compareTake(debits, out); err != nil {
-			return fmt.Errorf("operation %d: %w: %s", i, err, Show(out))
+		case o.Credit != "":
+			m.credit(debits, out.At)
+		default:
+			if err := m.compareTake(debits, out); err != nil {
+				return fmt.Errorf("operation %d: %w: %s", i, err, Show(out))
+			}
 		}
 		if err := m.compareStates(e); err != nil {
 			return fmt.Errorf("after operation %d: %w", i, err)
@@ -148,7 +199,7 @@ func (m *model) compareStates(e *Env) error {
 			l, level := &mt.limit, int64(math.MinInt64/2)
 			if have := reckon.Find(st, l); have != nil {
 				l, level = have.Limit, have.Level
-			} else if mt.level <= reckon.Reading(l, now) {
+			} else if mt.level <= reckon.Reading(l, now) || mt.level == reckon.Fresh(l, now) {
 				continue
 			}
 			if err := mt.agree(l, level, now); err != nil {

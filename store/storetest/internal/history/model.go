@@ -41,7 +41,7 @@ func (b *modelBucket) find(l *store.Limit) *modelMeter {
 // full reports whether a bucket carries no information at a time, so that a store may have forgotten it.
 func (b *modelBucket) full(at time.Time) bool {
 	for _, m := range b.meters {
-		if m.level > reckon.Reading(&m.limit, at) {
+		if fresh := reckon.Fresh(&m.limit, at); m.level > fresh || m.level < fresh && reckon.Balance(&m.limit) {
 			return false
 		}
 	}
@@ -84,10 +84,9 @@ func (m *model) follow(d store.Debit, now time.Time) *modelBucket {
 		mt := b.find(c.Limit)
 		switch {
 		case mt == nil:
-			mt = &modelMeter{limit: *c.Limit, level: reckon.Reading(c.Limit, now)}
-			b.meters = append(b.meters, mt)
+			b.born(c.Limit, now)
 		case mt.limit != *c.Limit:
-			mt.level = reckon.Reading(c.Limit, now) + reckon.Outstanding(&mt.limit, mt.level, now)
+			mt.level = reckon.Reading(c.Limit, now) + reckon.Carried(&mt.limit, c.Limit, mt.level, now)
 			mt.limit = *c.Limit
 			mt.slack++
 		}
@@ -130,26 +129,46 @@ func (mt *modelMeter) spend(a int64, now time.Time) {
 	mt.debited += a
 }
 
+// born adds a limit of which nothing was spent.
+func (b *modelBucket) born(l *store.Limit, now time.Time) *modelMeter {
+	mt := &modelMeter{limit: *l, level: reckon.Fresh(l, now)}
+	b.meters = append(b.meters, mt)
+	return mt
+}
+
+// credit applies a credit of each debit's first amount.
+func (m *model) credit(debits []store.Debit, now time.Time) {
+	for _, d := range debits {
+		b, l := m.follow(store.Debit{Bucket: d.Bucket}, now), d.Charges[0].Limit
+		mt := b.find(l)
+		if mt == nil {
+			mt = b.born(l, now)
+		}
+		mt.level -= d.Charges[0].Amount
+	}
+}
+
 // settle applies a settle at a given time, to the limits that the bucket has.
 func (m *model) settle(debits []store.Debit, now time.Time) {
 	for _, d := range debits {
 		for _, c := range d.Charges {
 			b := m.buckets[d.Bucket]
-			if b == nil && c.Amount > 0 {
+			creates := c.Amount > 0 || reckon.Balance(c.Limit)
+			if b == nil && creates {
 				b = m.follow(store.Debit{Bucket: d.Bucket, Epoch: d.Epoch}, now)
 			}
 			if b == nil {
 				continue
 			}
 			mt := b.find(c.Limit)
-			if mt == nil && c.Amount > 0 {
-				mt = &modelMeter{limit: *c.Limit, level: reckon.Reading(c.Limit, now)}
-				b.meters = append(b.meters, mt)
+			if mt == nil && creates {
+				mt = b.born(c.Limit, now)
 			}
 			switch {
 			case mt == nil:
 			case c.Amount > 0:
 				mt.spend(c.Amount, now)
+			case reckon.Quota(&mt.limit): // histories do not have when the debit was
 			default:
 				mt.level += c.Amount
 				mt.returned -= c.Amount

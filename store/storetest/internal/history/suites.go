@@ -10,8 +10,11 @@ import (
 func Suites() []Suite {
 	return []Suite{
 		{Name: "invariants", Scenarios: invariantScenarios()},
+		{Name: "quotas", Scenarios: quotaScenarios()},
+		{Name: "balances", Scenarios: balanceScenarios()},
 		{Name: "time", Scenarios: timeScenarios()},
 		{Name: "concurrency", Scenarios: concurrencyScenarios()},
+		{Name: "tenants", Scenarios: tenantScenarios()},
 		{Name: "linear", Scenarios: linearScenarios()},
 		{Name: "protocols", Scenarios: protocolScenarios()},
 	}

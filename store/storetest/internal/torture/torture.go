@@ -21,6 +21,8 @@ const (
 	workers     = 8
 	calls       = 250 // per worker and round
 	bucketCount = 12
+	// ahead is more than is ever debited ahead in a round.
+	ahead = 1 << 50
 	// enough is how many decisions a run of at least a minute must reach to be useful.
 	enough = 100_000
 )
@@ -64,7 +66,8 @@ func seedOf(t testing.TB) uint64 {
 //   - I1, from any rest to any later one: debits - returns <= burst + clock(last debit) - clock(first debit);
 //   - nothing spent is lost: a level rises by at least what was spent less what was returned;
 //   - nothing unspent is lost: a level rises by no more than what was spent, once it is ahead of the clock;
-//   - the counters count exactly that.
+//   - the counters count exactly that;
+//   - what is spent and left of a balance is what was credited.
 //
 // It logs its seed, which WEIR_SEED sets.
 func Run(t testing.TB, h Harness, d time.Duration) {
@@ -106,6 +109,9 @@ func torture(e *Env, clients []store.Store, seed uint64, more func() bool) (deci
 			case 0:
 				e.Clock.Advance(time.Hour)
 			case 1:
+				if e.Harness.Caps.Ahead { // each item of a split bucket has a time of its own
+					continue
+				}
 				e.Clock.Advance(-time.Duration(r.Int64N(int64(time.Hour))))
 			case 2, 3:
 				e.Clock.Advance(time.Duration(r.Int64N(int64(3 * time.Second))))
@@ -127,9 +133,24 @@ type ground struct {
 
 	clients []store.Store
 	buckets []store.Bucket
-	limits  [2]*store.Limit // of every bucket
+	limits  [2]*store.Limit // of every bucket, except that every fourth has a balance instead of the second one
 	epoch   uint64
+	rounds  int64 // after a rest, each of which tops up the balances
 	places  map[slot]*reckon.Books
+	funds   map[store.Bucket]fund
+}
+
+// prepaid is the balance of every fourth bucket, and topUp what it gets before a round, in millitokens.
+var prepaid = store.Balance("credits")
+
+const topUp = 10_000_000
+
+// on returns those of limits that the i-th bucket has.
+func on(i int, limits [2]*store.Limit) [2]*store.Limit {
+	if i%4 == 3 {
+		limits[1] = prepaid
+	}
+	return limits
 }
 
 // quiesce waits for the background work of all clients.
@@ -143,7 +164,7 @@ func (g *ground) quiesce() {
 }
 
 func newGround(e *Env, r *rand.Rand) *ground {
-	g := &ground{Env: e, places: map[slot]*reckon.Books{}}
+	g := &ground{Env: e, places: map[slot]*reckon.Books{}, funds: map[store.Bucket]fund{}}
 	for i := range bucketCount {
 		g.buckets = append(g.buckets, store.Bucket{
 			Namespace: fmt.Sprint("ns-", i%3), Entity: fmt.Sprint("entity-", r.IntN(100), "/", i),
@@ -154,10 +175,22 @@ func newGround(e *Env, r *rand.Rand) *ground {
 	return g
 }
 
+// windows are those of quotas.
+var windows = []string{"hour@UTC", "day@Europe/Berlin", "week+sun@Asia/Kolkata", "month+31@America/New_York"}
+
 // change draws new limits and starts the books anew.
 func (g *ground) change(r *rand.Rand) {
 	g.epoch++
 	for i, name := range []string{"rpm", "tpm"} {
+		if r.IntN(3) == 0 {
+			l := &store.Limit{Name: name, Amount: 1 + r.Int64N(1_000_000)}
+			l.Burst = l.Amount
+			if err := l.Window.UnmarshalText([]byte(windows[r.IntN(len(windows))])); err != nil {
+				g.Fatalf("%v", err)
+			}
+			g.limits[i] = l
+			continue
+		}
 		g.limits[i] = &store.Limit{
 			Name: name, Amount: 1 + r.Int64N(10_000_000), Period: time.Duration(1 + r.Int64N(int64(time.Minute))),
 			Burst: 1 + r.Int64N(1_000_000),
@@ -186,7 +219,7 @@ func (g *ground) round(clients []store.Store, seed uint64, round int) (decisions
 	for s, t := range done {
 		g.places[s].Add(t)
 	}
-	if g.Harness.Caps.HandClock {
+	if g.Harness.Caps.HandClock && !g.Harness.Caps.Ahead {
 		if err := g.drain(); err != nil {
 			return decisions, err
 		}
@@ -197,18 +230,19 @@ func (g *ground) round(clients []store.Store, seed uint64, round int) (decisions
 // drain takes the last millitoken of every bucket, and then tries one more.
 func (g *ground) drain() error {
 	g.quiesce()
-	for _, b := range g.buckets {
+	for k, b := range g.buckets {
+		limits := on(k, g.limits)
 		// A take returns what is available to the next one. A look may be earlier, if the clock went back.
 		d := At(
 			g.epoch,
-			Debit(b, store.Charge{Limit: g.limits[0], Force: true}, store.Charge{Limit: g.limits[1], Force: true}),
+			Debit(b, store.Charge{Limit: limits[0], Force: true}, store.Charge{Limit: limits[1], Force: true}),
 		)
 		seen, err := g.Store.Take(g.Context(), store.Take{Debits: []store.Debit{d}})
 		if err != nil || !seen.Allowed {
 			return fmt.Errorf("%v: nothing is refused: %s: error %w", b, Show(seen), err)
 		}
 		d.Charges = nil
-		for i, l := range g.limits {
+		for i, l := range limits {
 			c := store.Charge{Limit: l, Amount: reckon.Room(l, seen.Levels[i].Level, seen.At)}
 			if c.Amount < 0 {
 				c.Amount, c.Force = 0, true
@@ -236,8 +270,8 @@ func (g *ground) drain() error {
 }
 
 // changing is a round in which the limits change; half of the callers' takes use the new ones from the start. A change
-// keeps what is outstanding, so the larger burst and the faster clock bound what is admitted, except for a millitoken
-// each time that a value is rounded down.
+// keeps what is outstanding, so the larger burst and the faster clock bound what is admitted, except for the
+// millitokens by which their clocks are rounded down.
 func (g *ground) changing(clients []store.Store, seed uint64, round int) (decisions int, err error) {
 	old, oldEpoch := g.limits, g.epoch
 	g.change(rand.New(rand.NewPCG(seed, uint64(round)<<8)))
@@ -258,7 +292,11 @@ func (g *ground) changing(clients []store.Store, seed uint64, round int) (decisi
 	g.quiesce()
 	after := g.looks()
 	for i, b := range g.buckets {
-		for j, l := range g.limits {
+		for j, l := range on(i, g.limits) {
+			old := on(i, old)
+			if reckon.Quota(l) || reckon.Quota(old[j]) || l == prepaid { // more than this may be kept or forgiven
+				continue
+			}
 			sum := reckon.NewTally()
 			for _, l := range []*store.Limit{l, old[j]} {
 				if t, ok := done[slot{b, l}]; ok {
@@ -268,7 +306,7 @@ func (g *ground) changing(clients []store.Store, seed uint64, round int) (decisi
 			issued := max(
 				reckon.Reading(l, after[i].At)-reckon.Reading(l, before[i].At),
 				reckon.Reading(old[j], after[i].At)-reckon.Reading(old[j], before[i].At),
-			) + int64(decisions)
+			) + 2 // rounded down before and after
 			if most := max(l.Burst, old[j].Burst) + issued; sum.Debited-sum.Returned > most {
 				return decisions, fmt.Errorf(
 					"%v %s: %d debited and %d returned while the limit changed, at most %d", b, l.Name, sum.Debited,
@@ -303,8 +341,9 @@ func (g *ground) looks() []store.Snapshot {
 
 // settleLimits makes every bucket adopt the newest limits.
 func (g *ground) settleLimits() error {
-	for _, b := range g.buckets {
-		d := At(g.epoch, Debit(b, store.Charge{Limit: g.limits[0]}, store.Charge{Limit: g.limits[1]}))
+	for i, b := range g.buckets {
+		limits := on(i, g.limits)
+		d := At(g.epoch, Debit(b, store.Charge{Limit: limits[0]}, store.Charge{Limit: limits[1]}))
 		if _, err := g.Store.Take(g.Context(), store.Take{Debits: []store.Debit{d}}); err != nil {
 			return err
 		}
@@ -312,21 +351,37 @@ func (g *ground) settleLimits() error {
 	return nil
 }
 
-// rest reads all buckets before a round.
+// rest tops up the balances, twice by the same id, and reads all buckets before a round.
 func (g *ground) rest() error {
 	g.quiesce()
-	for _, b := range g.buckets {
+	g.rounds++
+	for i, b := range g.buckets {
+		for range 2 * len(g.clients) {
+			if on(i, g.limits)[1] != prepaid {
+				break
+			}
+			c := store.Credit{Bucket: b, Limit: prepaid.Name, Amount: topUp, ID: fmt.Sprint(g.rounds)}
+			if _, err := g.Store.Credit(g.Context(), c); err != nil {
+				return err
+			}
+		}
 		snap, err := g.Store.Peek(g.Context(), b)
 		if err != nil {
 			return err
 		}
-		for _, l := range g.limits {
+		if err := g.credited(snap.States[0], topUp); err != nil {
+			return fmt.Errorf("%v after a credit: %w", b, err)
+		}
+		for _, l := range on(i, g.limits) {
 			p := g.places[slot{b, l}]
 			if p == nil {
 				p = reckon.NewBooks()
 				g.places[slot{b, l}] = p
 			}
 			p.Rest(snap.States[0], snap.At)
+			if g.Harness.Caps.Ahead { // the first debit may be of tokens that no answer shows
+				p.First, p.MaybeDebited = reckon.Reading(l, snap.At), ahead
+			}
 		}
 	}
 	return nil
@@ -369,11 +424,41 @@ func (g *ground) reckon() error {
 			return err
 		}
 		after := snap.States[0]
-		if err := cmp.Or(p.Admitted(s.limit), p.Level(s.limit, after, snap.At), g.counted(s, after)); err != nil {
+		err = cmp.Or(p.Admitted(s.limit), p.Level(s.limit, after, snap.At), g.counted(s, after), g.credited(after, 0))
+		if err != nil {
 			return fmt.Errorf("%v %s: %w", s.bucket, s.limit.Name, err)
 		}
 	}
 	return nil
+}
+
+// credited checks that what is spent and left of a balance is what it was at the last rest, and what was credited
+// since. What is debited ahead is neither. A bucket may be forgotten while nothing is left, and is then born again.
+func (g *ground) credited(st store.State, since int64) error {
+	l, was := reckon.Find(st, prepaid), g.funds[st.Bucket]
+	if l == nil {
+		return nil
+	}
+	sum, want := l.Debited-l.Returned-l.Level, since
+	if st.ID == was.birth {
+		want += was.sum
+	}
+	if g.Harness.Caps.Ahead {
+		if want = g.rounds * topUp; sum < want {
+			return nil
+		}
+	}
+	if sum != want {
+		return fmt.Errorf("%d are spent or left of %d credited", sum, want)
+	}
+	g.funds[st.Bucket] = fund{st.ID, sum}
+	return nil
+}
+
+// fund is what is spent and left of a balance since a bucket's birth.
+type fund struct {
+	birth uint64
+	sum   int64
 }
 
 // counted checks the counters of a bucket that existed before, where only admitted takes are visible.

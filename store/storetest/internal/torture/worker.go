@@ -48,17 +48,18 @@ func (w *worker) work() error {
 
 func (w *worker) debit(i int, limits [2]*store.Limit, epoch uint64) store.Debit {
 	d := store.Debit{Bucket: w.buckets[i], Epoch: epoch}
-	for _, l := range limits {
-		c := store.Charge{Limit: l, Amount: w.r.Int64N(max(1, l.Burst/16)) + 1}
+	for _, l := range on(i, limits) {
+		burst := min(l.Burst, topUp) // of a balance, what it was topped up by
+		c := store.Charge{Limit: l, Amount: w.r.Int64N(max(1, burst/16)) + 1}
 		switch w.r.IntN(8) {
 		case 0:
 			c.Amount = 0
 		case 1:
 			c.Force = !w.calm
 		case 2:
-			c.Amount = w.r.Int64N(l.Burst + 1)
+			c.Amount = w.r.Int64N(burst + 1)
 		case 3:
-			c.Amount, c.Shadow = w.r.Int64N(l.Burst+l.Burst/8+1), true
+			c.Amount, c.Shadow = w.r.Int64N(burst+burst/8+1), l != prepaid
 		}
 		d.Charges = append(d.Charges, c)
 	}
@@ -160,10 +161,11 @@ func (w *worker) settle() error {
 	}
 	for _, c := range s.Debits[0].Charges {
 		t := reckon.NewTally()
-		if c.Amount < 0 {
-			t.Returned = -c.Amount
-		} else {
+		switch {
+		case c.Amount >= 0:
 			t.Forced = c.Amount
+		case !reckon.Quota(c.Limit): // to which a return of unknown time gives nothing
+			t.Returned = -c.Amount
 		}
 		count(w.tallies, slot{d.Bucket, c.Limit}, t)
 	}

@@ -53,7 +53,17 @@ function setAttribute(el, name, value) {
   if (name.startsWith('on') || name === 'style' || name === 'src' || name === 'srcdoc' || (name === 'href' && !value.startsWith('#'))) {
     throw new Error(`attribute ${name} is not set from data`);
   }
-  el.setAttribute(name, value);
+  el.setAttribute(name, name === 'title' || name.startsWith('aria-') ? visible(value) : value);
+}
+
+const unseen = /[\p{Cf}\p{Zl}\p{Zp}\u{34f}\u{115f}\u{1160}\u{17b4}\u{17b5}\u{3164}\u{ffa0}]/gu;
+
+/**
+ * Escapes the characters of a text that cannot be seen, or that turn the direction of writing.
+ * @param {string} text
+ */
+export function visible(text) {
+  return text.replace(unseen, (c) => `\\u{${c.codePointAt(0)?.toString(16)}}`);
 }
 
 /**
@@ -65,7 +75,7 @@ function nodes(kids) {
   const out = [];
   for (const kid of kids.flat(4)) {
     if (kid === null || kid === undefined || kid === false) continue;
-    out.push(kid instanceof Node ? kid : document.createTextNode(String(kid)));
+    out.push(kid instanceof Node ? kid : document.createTextNode(visible(String(kid))));
   }
   return out;
 }
@@ -85,6 +95,7 @@ export function swap(el, ...kids) {
  * @param {string} text
  */
 export function say(el, text) {
+  text = visible(text);
   if (el.textContent !== text) el.textContent = text;
 }
 

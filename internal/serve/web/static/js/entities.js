@@ -62,7 +62,7 @@ export async function page(root, { params, signal }) {
     const rows = shown();
     if (!items.length) swap(list, parent ? empty('This entity has no children') : empty('No entities yet', 'An entity does not need a record to be limited. The buckets of entities without a record are under ', h('a', { href: link('buckets') }, 'Buckets'), '. Create an entity to give it a parent, a name or metadata.'));
     else if (!rows.length) swap(list, empty('No entity matches', 'Press Enter to open this ID anyway: it may have buckets without a record.'));
-    else swap(list, table('Entities', ['Entity', { title: 'Name', least: true }, 'Parent', { title: 'Created', least: true }],
+    else swap(list, table('Entities', ['Entity', 'Name', 'Parent', 'Created'],
       rows.map((e) => [[entityLink(e.id), ' ', e.cascade && chip('cascades'), ' ', managedBy(e.managed)], e.name, e.parent && entityLink(e.parent), when(e.created)])));
   }
 
@@ -89,11 +89,12 @@ export function editEntity(e, then) {
       !e && field('ID', 'id', { autocomplete: 'off', spellcheck: 'false' }, 'Cannot be changed later'),
       field('Name', 'name', { value: e?.name ?? '', autocomplete: 'off' }),
       field('Parent', 'parent', { value: e?.parent ?? '', autocomplete: 'off', spellcheck: 'false' }, 'An entity ID, or empty'),
+      field('Plan', 'plan', { value: e?.plan ?? '', autocomplete: 'off', spellcheck: 'false' }, 'A plan that exists, or empty: that of the nearest ancestor with one'),
       h('label', { class: 'check' }, h('input', { type: 'checkbox', name: 'cascade', checked: e?.cascade }), 'Requests of this entity are also charged to its parent'),
       field('Metadata', 'metadata', { kind: 'textarea', rows: '4', spellcheck: 'false', kids: [metadata] }, 'One “key: value” per line')),
     action: e ? 'Save' : 'Create',
     run: async (f) => {
-      const body = { name: f.name.value, parent: f.parent.value.trim(), cascade: f.cascade.checked, metadata: edited(e?.metadata, f.metadata) };
+      const body = { name: f.name.value, parent: f.parent.value.trim(), plan: f.plan.value.trim(), cascade: f.cascade.checked, metadata: edited(e?.metadata, f.metadata) };
       if (e) {
         await ask('PATCH', `/v1/entities/${segment(e.id)}`, { body });
         announce(`Saved: ${e.id}.`);

@@ -2,6 +2,7 @@
 
 import { ask, find, get, segment } from './api.js';
 import { trail } from './audit.js';
+import { balancesPanel } from './balances.js';
 import { levels } from './buckets.js';
 import { confirmed } from './dialog.js';
 import { announce, h } from './dom.js';
@@ -9,22 +10,23 @@ import { editEntity } from './entities.js';
 import { explainPanel } from './explain.js';
 import { when } from './format.js';
 import { livePanel } from './levels.js';
-import { editLimits, removeLimits } from './limits-editor.js';
-import { adminButton, chip, choice, code, empty, entityLink, head, limitList, managedBy, pages, panel, resetBucket, table } from './parts.js';
+import { editLimits } from './limits-editor.js';
+import { ownLimits } from './limits.js';
+import { adminButton, aggregate, chip, choice, code, empty, entityLink, head, managedBy, pages, panel, planLink, resetBucket, resourceName, table } from './parts.js';
 import { go, link } from './route.js';
-import { unavailableButton, unavailableChip } from './unavailable.js';
 import { usagePanel } from './usage-panel.js';
 
 /** @type {import('./main.js').Page} */
 export async function page(root, { params, signal, reload }) {
   const id = params.get('id') ?? '';
-  const [record, own, buckets, resources] = await Promise.all([
+  const [record, own, buckets, resources, balances] = await Promise.all([
     find(`/v1/entities/${segment(id)}`, undefined, signal),
     get('/v1/limits/list', { entity: id, max: 1000 }, signal),
     get('/v1/buckets', { entity: id, max: 200 }, signal),
     get('/v1/resources', { max: 200 }, signal),
+    find(`/v1/entities/${segment(id)}/balances`, undefined, signal),
   ]);
-  const names = [...new Set([...buckets.items, ...own.items, ...resources.items].map((x) => x.resource).filter(Boolean))];
+  const names = [...new Set([...buckets.items, ...own.items, ...resources.items].map((x) => x.resource).filter((r) => r && !aggregate(r)))];
   const resource = params.get('resource') ?? names[0];
   if (resource && !names.includes(resource)) names.unshift(resource);
   const pick = resource && choice('Resource', names, resource, (r) => go(link('entity', { id, resource: r })));
@@ -32,20 +34,21 @@ export async function page(root, { params, signal, reload }) {
 
   root.append(head(record?.name || id, {
     path: await path(record, signal),
-    lead: [record?.name && [code(id), ' '], !record && 'This entity has no record. It can be limited without one. ', record?.cascade && chip('charges its parent'), ' ', managedBy(record?.managed)],
+    lead: [record?.name && [code(id), ' '], !record && 'This entity has no record. It can be limited without one. ', record?.cascade && chip('charges its parent'), ' ', planLink(record?.plan), ' ', managedBy(record?.managed)],
     tools: [pick, record && adminButton('Edit entity', () => editEntity(record, reload), { about: id }), record && adminButton('Delete', () => remove(record), { look: 'quiet', about: id })],
   }));
   if (!record?.name) root.querySelector('h1')?.classList.add('id');
   root.append(h('div', { class: 'grid2' },
     resource
       ? [livePanel({ id, resource }, signal, {
-        edit: () => editLimits({ entity: id, resource }, limitsHere, reload), edits: limitsHere ? 'Edit limits' : 'Set limits', reset: () => resetBucket({ entity: id, resource }, reload),
+        edit: () => editLimits({ entity: id, resource }, limitsHere, reload), edits: limitsHere ? 'Edit limits' : 'Set limits', reset: () => resetBucket({ entity: id, resource }, reload), reload,
       }), explainPanel({ id, resource }, signal)]
       : panel('Levels', { wide: true }, empty('No resource has limits yet', h('a', { href: link('limits') }, 'Set limits'), ' for everybody or for this entity.')),
+    balancesPanel(balances?.items ?? [], reload),
     usagePanel({ entity: id }, signal),
-    panel('Own limits', { tools: [unavailableButton({ entity: id }, null, reload, { pick: 'resource', about: 'of this entity' }), adminButton('Add', () => editLimits({ entity: id }, null, reload, { pick: 'resource' }), { about: 'limits of this entity' })] }, owned(id, own.items, reload)),
+    ownLimits({ entity: id }, own.items, reload),
     panel('Buckets', {}, buckets.items.length ? table('Buckets', ['Resource', 'Levels', { title: 'Actions', hide: true, num: true }], buckets.items.map((/** @type {any} */ b) => [
-      h('a', { class: 'id', href: link('entity', { id, resource: b.resource }) }, b.resource), levels(b), adminButton('Reset', () => resetBucket(b, reload), { look: 'quiet', about: `the bucket on ${b.resource}` })]))
+      aggregate(b.resource) ? resourceName(b.resource) : h('a', { class: 'id', href: link('entity', { id, resource: b.resource }) }, b.resource), levels(b), adminButton('Reset', () => resetBucket(b, reload), { look: 'quiet', about: `the bucket on ${resourceName(b.resource)}` })]))
       : empty('No buckets', 'Nothing has been spent yet, or the buckets are full again.')),
     record && panel('Record', {}, facts(record)),
     record && panel('Children', {}, await children(id, signal)),
@@ -67,20 +70,9 @@ async function path(record, signal) {
   return h('nav', { class: 'path', 'aria-label': 'Chain of parents' }, h('a', { href: link('entities') }, 'Entities'), above.map((p) => [' › ', entityLink(p)]), ' ›');
 }
 
-/** @param {string} id @param {any[]} items @param {() => void} reload */
-function owned(id, items, reload) {
-  if (!items.length) return empty('No limits of its own', 'The limits of the resource or of the system apply.');
-  return table('Own limits', ['Resource', 'Limits', { title: 'Actions', hide: true, num: true }], items.map((s) => {
-    const scope = { entity: id, resource: s.resource }, about = `limits on ${s.resource ?? 'all other resources'}`;
-    return [[s.resource ? code(s.resource) : h('i', null, 'all others'), ' ', managedBy(s.managed)], [limitList(s.limits), unavailableChip(s.on_unavailable)],
-      h('div', { class: 'actions' }, adminButton('Edit', () => editLimits(scope, s, reload), { about }), unavailableButton(scope, s, reload, { about: `of ${s.resource ?? 'all other resources'}` }),
-        s.limits.length > 0 && adminButton('Remove', () => removeLimits(scope, s, reload), { look: 'quiet', about }))];
-  }));
-}
-
 /** @param {any} e */
 function facts(e) {
-  const rows = [['ID', code(e.id)], ['Parent', e.parent ? entityLink(e.parent) : 'none'], ['Created', when(e.created)],
+  const rows = [['ID', code(e.id)], ['Parent', e.parent ? entityLink(e.parent) : 'none'], ['Plan', planLink(e.plan) ?? 'none'], ['Created', when(e.created)],
     ...Object.entries(e.metadata ?? {}).map(([k, v]) => [code(k), h('span', { class: 'text' }, v)])];
   return h('dl', { class: 'facts' }, rows.map(([k, v]) => h('div', null, h('dt', null, k), h('dd', null, v))));
 }
@@ -96,7 +88,7 @@ function children(id, signal) {
 function remove(record) {
   confirmed({
     title: `Delete ${record.id}?`, action: 'Delete', danger: true,
-    body: h('div', null, h('p', null, 'This deletes its record, its own limits and its buckets. After that, the limits for everybody apply to its requests.'),
+    body: h('div', null, h('p', null, 'This deletes its record and its own limits. What it has spent stays spent. After that, the limits for everybody apply to its requests.'),
       h('label', { class: 'check' }, h('input', { type: 'checkbox', name: 'children' }), 'Also delete its children')),
     run: async (inputs) => {
       await ask('DELETE', `/v1/entities/${segment(record.id)}`, { params: { children: inputs.children.checked || undefined } });

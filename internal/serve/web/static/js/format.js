@@ -103,10 +103,74 @@ export function when(at) {
 }
 
 /**
- * Formats a limit: 50K / min, burst 75K. It can wrap only at the comma.
- * @param {{amount: number, period: string, burst?: number}} limit
+ * Returns when the window of a quota ends, in its time zone: resets in 9 days, 1 Dec 00:00 Berlin; or when the next slots
+ * that are held come back unless they are renewed: next ends 12:03:45.
+ * @param {string} period such as month@Europe/Berlin
+ * @param {number} s seconds until the end
+ * @param {string | number | Date} from the time from which they count
+ */
+export function resets(period, s, from) {
+  const now = new Date(from), zone = period.replace(/^[^@]*@?/, '');
+  if (slotsOf({ period })) return h('span', null, 'next ends ', when(new Date(now.valueOf() + s * 1000)));
+  // The seconds are rounded up to milliseconds, and windows end on the minute.
+  const end = new Date(Math.round((now.valueOf() + s * 1000) / 60_000) * 60_000);
+  const utc = end.toISOString();
+  const text = local(end, now, zone) ?? local(end, now, 'UTC');
+  return h('span', null, `resets in ${seconds(s)}, `, h('time', { datetime: utc, title: `${zone}: ${utc.slice(0, 16).replace('T', ' ')} UTC` }, text));
+}
+
+/**
+ * Returns a time in a time zone, or undefined if the browser does not know the zone, which may be newer.
+ * @param {Date} t
+ * @param {Date} now parts of the date that are the same are left out
+ * @param {string} timeZone
+ * @param {string} [name] of the zone to show
+ */
+function local(t, now, timeZone, name = timeZone) {
+  try {
+    const part = (/** @type {Intl.DateTimeFormatOptions} */ o, at = t) => new Intl.DateTimeFormat(undefined, { ...o, timeZone }).format(at);
+    const same = (/** @type {Intl.DateTimeFormatOptions} */ o) => part(o) === part(o, now);
+    const date = same({ dateStyle: 'short' }) ? '' : part({ day: 'numeric', month: 'short', year: same({ year: 'numeric' }) ? undefined : 'numeric' }) + ' ';
+    return `${date}${part({ hour: '2-digit', minute: '2-digit', hourCycle: 'h23' })} ${name.replace(/^.*\//, '').replaceAll('_', ' ')}`;
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Returns an instant in the time zone that it is written in, as 4 Dec 18:00 Berlin, and whether it has passed.
+ * @param {string} instant such as 2026-12-04T18:00@Europe/Berlin, or a time of RFC 3339
+ */
+export function at(instant) {
+  const [wall, zone] = instant.includes('@') ? instant.split('@') : [new Date(instant).toISOString().slice(0, 19), 'UTC'];
+  // Local times are compared and formatted as if they were in UTC.
+  let now = '';
+  try {
+    now = new Date().toLocaleString('sv', { timeZone: zone }).replace(' ', 'T');
+  } catch {
+    // The browser does not know the zone: then nothing is known to have passed.
+  }
+  const utc = (/** @type {string} */ text) => new Date(text.includes('T') ? `${text}Z` : text);
+  return { passed: now >= wall, text: local(utc(wall), utc(now || '1970'), 'UTC', zone) ?? instant };
+}
+
+/**
+ * Returns how many slots a limit, or its status, has, and their heal time unless it is the default; null for other limits.
+ * @param {{slots?: number, heal?: string, period?: string, burst?: number}} limit
+ */
+export function slotsOf({ slots, heal = '', period = '', burst = 0 }) {
+  if (period.startsWith('slots')) return { slots: burst, heal: period.slice('slots/'.length) };
+  return slots ? { slots, heal: heal === '30s' ? '' : heal } : null;
+}
+
+/**
+ * Formats a limit: 50K / min, burst 75K; 20 slots; or balance. It can wrap only at the comma.
+ * @param {{amount?: number, period: string, burst?: number, slots?: number, heal?: string}} limit
  */
 export function limitText(limit) {
+  const held = slotsOf(limit);
+  if (held) return `${count(held.slots)}\u00a0slots${held.heal && `, heal\u00a0${held.heal}`}`;
+  if (!limit.amount) return limit.period;
   const burst = limit.burst && limit.burst !== limit.amount ? `, burst\u00a0${count(limit.burst)}` : '';
   return `${count(limit.amount)}\u00a0/\u00a0${limit.period}${burst}`;
 }

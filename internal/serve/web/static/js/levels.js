@@ -1,19 +1,28 @@
 // What an entity can spend on a resource, live.
 
 import { get, Problem } from './api.js';
+import { topUpButton } from './balances.js';
 import { h, say, swap } from './dom.js';
 import { hms, limitText } from './format.js';
-import { adminButton, chip, empty, entityLink, level, panel, trouble } from './parts.js';
+import { adminButton, aggregate, chip, empty, entityLink, level, panel, resourceName, trouble } from './parts.js';
 import { follow, pause } from './stream.js';
 
 /** Short names of the levels that limits come from. */
-export const sources = /** @type {Record<string, string>} */ ({ request: 'request', entity: 'own', 'entity-default': 'own default', resource: 'resource', system: 'system' });
+const sources = /** @type {Record<string, string>} */ ({ request: 'request', entity: 'own', 'entity-default': 'own default', plan: 'plan', 'plan-default': 'plan default', resource: 'resource', system: 'system' });
+
+/**
+ * Returns the short name of the level that a limit comes from.
+ * @param {{resource?: string, source?: string}} l
+ */
+export function sourceName(l) {
+  return l.source === 'resource' && aggregate(l.resource ?? '') ? 'for each entity' : (sources[l.source ?? ''] ?? l.source);
+}
 
 /**
  * Returns the panel of live levels of the entity, then of its parents.
  * @param {{id: string, resource: string}} what
  * @param {AbortSignal} signal
- * @param {{edit: () => void, edits: string, reset: () => void}} act
+ * @param {{edit: () => void, edits: string, reset: () => void, reload: () => void}} act
  */
 export function livePanel({ id, resource }, signal, act) {
   const dot = h('span', { class: 'live', 'data-state': 'waiting', role: 'status' }, 'Connecting …');
@@ -24,11 +33,11 @@ export function livePanel({ id, resource }, signal, act) {
   const bars = new Map();
   let shape = '', last = 0;
 
-  /** @param {{limits: import('./parts.js').Status[]}} state */
-  function draw({ limits }) {
+  /** @param {{at: string, limits: import('./parts.js').Status[]}} state */
+  function draw({ at, limits }) {
     last = Date.now();
     // Bars are kept while the limits stay the same, so that they move instead of being recreated.
-    const now = JSON.stringify(limits.map((s) => [s.entity, s.limit, s.source, s.amount, s.period, s.burst, s.shadow]));
+    const now = JSON.stringify(limits.map((s) => [s.entity, s.resource, s.limit, s.source, s.amount, s.period, s.burst, s.shadow]));
     if (now !== shape) {
       shape = now;
       bars.clear();
@@ -36,13 +45,13 @@ export function livePanel({ id, resource }, signal, act) {
       swap(box, [...groups].map(([entity, list]) => h('div', { class: 'link' },
         h('h3', null, entity === id ? 'Own' : [h('span', { class: 'up' }, 'also charged: '), entityLink(entity)]),
         list.map((s) => {
-          const bar = level(`${s.limit} of ${entity} on ${resource}`);
-          bars.set(JSON.stringify([entity, s.limit]), bar);
+          const bar = level(`${s.limit} of ${entity} on ${resourceName(s.resource)}`);
+          bars.set(JSON.stringify([entity, s.resource, s.limit]), bar);
           return h('div', { class: 'level-line', 'data-limit': s.limit }, h('div', { class: 'level-name' }, h('span', { class: 'limit-name' }, s.limit), h('span', { class: 'dim' }, limitText(s)),
-            s.source && chip(sources[s.source] ?? s.source), s.shadow && chip('shadow', 'shadow')), bar.el);
+            aggregate(s.resource) && h('span', { class: 'dim' }, `on ${resourceName(s.resource)}`), s.source && chip(sourceName(s)), s.shadow && chip('shadow', 'shadow')), s.period === 'balance' ? h('div', { class: 'actions' }, bar.el, topUpButton(s, act.reload)) : bar.el);
         }))));
     }
-    for (const s of limits) bars.get(JSON.stringify([s.entity, s.limit]))?.update(s);
+    for (const s of limits) bars.get(JSON.stringify([s.entity, s.resource, s.limit]))?.update(s, at);
   }
 
   /** @param {string} state @param {Problem} [problem] */

@@ -2,7 +2,7 @@
 
 import { get, Problem } from './api.js';
 import { confirmed, field } from './dialog.js';
-import { at, h, say, swap } from './dom.js';
+import { at, h, say, swap, visible } from './dom.js';
 import { empty, head, trouble } from './parts.js';
 import { go, here, link, settle } from './route.js';
 import { everywhere, introduce, may, namespacesOf, session, setToken, token } from './session.js';
@@ -43,7 +43,7 @@ async function draw(focus = false) {
     swap(main, h('div', { class: 'page', 'data-page': page }, head('Page not found'), empty('There is nothing here', `The dashboard has no page ${page}.`)));
     return;
   }
-  document.title = [params.get('id') ?? params.get('name') ?? params.get('resource'), entry.title, 'weir'].filter(Boolean).join(' · ');
+  document.title = visible([params.get('id') ?? params.get('name') ?? params.get('resource'), entry.title, 'weir'].filter(Boolean).join(' · '));
   const root = h('div', { class: 'page', 'data-page': page });
   const waiting = setTimeout(() => !now.signal.aborted && swap(main, h('p', { class: 'loading', role: 'status' }, 'Loading …')), 250);
   try {

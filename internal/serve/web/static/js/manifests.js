@@ -12,7 +12,7 @@ export async function page(root, context) {
   const name = context.params.get('name');
   if (name) return one(root, context, name);
   const list = await pages((after) => get('/v1/manifests', { after, max: 100 }, context.signal), (items) => items.length
-    ? table('Manifests', ['Manifest', { title: 'Revision', num: true }, 'Applied', 'By', { title: 'Summary', least: true }], items.map((r) => [
+    ? table('Manifests', ['Manifest', { title: 'Revision', num: true }, 'Applied', 'By', 'Summary'], items.map((r) => [
       h('a', { class: 'id', href: link('manifests', { name: r.manifest }) }, r.manifest), r.revision, when(r.at), code(r.by), r.summary]))
     : empty('No manifests', 'Declare limits in a YAML file and apply it: ', code('weir limits apply -f limits.yaml')));
   root.append(head('Manifests', { lead: 'Limits as code, and the revisions that were applied.' }), panel('Latest revisions', { wide: true }, list));
@@ -32,7 +32,7 @@ async function one(root, { params, signal, reload }, name) {
   root.append(
     head(name, { path: h('p', { class: 'path' }, h('a', { href: link('manifests') }, 'Manifests'), ' › manifest') }),
     panel('Drift', { note: 'How the live limits differ from the latest revision' }, drift),
-    panel('History', {}, history.items.length ? table('Revisions', [{ title: 'Revision' }, 'Applied', 'By', { title: 'Summary', least: true }, { title: 'Actions', hide: true, num: true }],
+    panel('History', {}, history.items.length ? table('Revisions', ['Revision', 'Applied', 'By', 'Summary', { title: 'Actions', hide: true, num: true }],
       history.items.map((/** @type {any} */ r) => [
         h('a', { href: link('manifests', { name, revision: String(r.revision) }), 'aria-current': r.revision === chosen ? 'true' : null }, `${r.revision}`), when(r.at), code(r.by), r.summary,
         r !== last && adminButton('Roll back', () => rollback(name, r, reload), { look: 'quiet', about: `to revision ${r.revision}` })]))
@@ -64,7 +64,7 @@ const reasons = {
 function differences(d) {
   const all = d.manifests.flatMap((/** @type {any} */ m) => m.drift);
   if (!all.length) return empty('No drift', 'The live limits are as declared.');
-  return table('Drift', ['Record', 'Reason', { title: 'Live → declared', least: true }], all.map((/** @type {any} */ r) => [code(r.target),
+  return table('Drift', ['Record', 'Reason', 'Live → declared'], all.map((/** @type {any} */ r) => [code(r.target),
     chip(reasons[/** @type {keyof typeof reasons} */ (r.why)] ?? r.why, 'shadow'), fields(r.fields)]));
 }
 

@@ -16,7 +16,7 @@ export async function page(root, { signal, reload }) {
   };
   const load = (/** @type {boolean} */ deleted) => (/** @type {string | undefined} */ after) => get('/v1/namespaces', { namespace: null, deleted: deleted || undefined, after, max: 100 }, signal);
   const [live, gone] = await Promise.all([
-    pages(load(false), (items) => table('Namespaces', ['Namespace', { title: 'ID', least: true }, 'Created', { title: 'Actions', hide: true, num: true }], items.map((n) => [
+    pages(load(false), (items) => table('Namespaces', ['Namespace', 'ID', 'Created', { title: 'Actions', hide: true, num: true }], items.map((n) => [
       h('a', { class: 'id', href: link('overview', { ns: n.name }) }, n.name), code(n.id), n.created ? when(n.created) : 'with the store',
       n.name === 'default' ? chip('always exists') : adminButton('Delete', () => remove(n.name, changed), { look: 'quiet', about: n.name, ns: everywhere })]))),
     pages(load(true), (items) => {

@@ -4,7 +4,7 @@ import { get, Problem } from './api.js';
 import { chart } from './chart.js';
 import { announce, h, say, swap } from './dom.js';
 import { count, hms, millis, percent, rate, when } from './format.js';
-import { chip, choice, code, empty, head, panel, shareBar, table, under } from './parts.js';
+import { chip, choice, code, empty, head, panel, shareBar, table } from './parts.js';
 import { link } from './route.js';
 import { follow } from './stream.js';
 
@@ -20,6 +20,7 @@ function tile(name) {
 export async function page(root, { ns, signal }) {
   const decisions = tile('Decisions'), refused = tile('Refused'), latency = tile('Latency'), degraded = tile('Degraded'), store = tile('Store');
   const tiles = [decisions, refused, latency, degraded, store];
+  const share = h('span', { 'aria-live': 'off' }); // changes every second, and is not announced again
   const dot = h('span', { class: 'live', 'data-state': 'waiting' }, 'Connecting …');
   const alarm = h('div', { class: 'alarm', role: 'alert', hidden: true });
   const graph = chart({
@@ -27,15 +28,20 @@ export async function page(root, { ns, signal }) {
     series: [{ name: 'Allowed', look: 'allowed' }, { name: 'Refused', look: 'refused' }, { name: 'Degraded', look: 'degraded' }, { name: 'Failed', look: 'failed' }],
     time: hms, empty: 'No decisions in the last two minutes',
   });
+  const steps = panel('First steps', { wide: true, note: 'Nothing has been decided since this server started' },
+    h('ol', { class: 'first' }, h('li', null, h('a', { href: link('limits') }, 'Set limits'), ', such as 60 requests a minute for all entities.'),
+      h('li', null, 'Ask for a decision; beyond this machine with a token, in the header Authorization:', h('pre', { tabindex: '0' }, `curl -H 'Content-Type: application/json' -d '{"entity":"key-alice","resource":"gpt-4","tokens":{"rpm":1}}' ${location.origin}/v1/acquire`)),
+      h('li', null, 'See what is left, and why, under ', h('a', { href: link('buckets') }, 'Buckets'), '.')));
+  steps.hidden = true;
   const pick = h('div'), spenders = h('div'), losers = h('div'), started = h('span');
-  const body = h('div', { class: 'grid2' },
+  const body = h('div', { class: 'grid2' }, steps,
     h('dl', { class: 'tiles wide' }, tiles.map((t) => t.el)),
     panel('Decisions per second', { wide: true }, graph.el),
     panel('Top spenders', { note: 'Most tokens since the server started', tools: pick }, spenders),
     panel('Most refused', { note: 'Since the server started' }, losers));
   root.append(head('Overview', { lead: started, tools: dot }), alarm, body);
 
-  let last = 0, state = 'waiting', ill = false, top = '', limit = '';
+  let last = 0, state = 'waiting', ill = '', top = '', limit = '';
   /** @type {any} */
   let latest;
 
@@ -45,6 +51,7 @@ export async function page(root, { ns, signal }) {
     latest = o;
     const p = o.per_second, l = o.latency_ms, s = o.store;
     const decided = p.allowed + p.refused + p.degraded;
+    steps.hidden = Object.values(o.totals).some((n) => Number(n) > 0);
     decisions.set(`${rate(decided)}/s`, `${count(o.totals.allowed)} allowed since start`);
     refused.set(decided > 0 ? percent(p.refused / decided) : '–', `${rate(p.refused)}/s, ${count(o.totals.refused)} in total`, p.refused > 0 ? 'refused' : '');
     latency.set(decided > 0 ? millis(l.p99) : '–', decided > 0 ? `p99; median ${millis(l.p50)}` : 'no decisions to measure');
@@ -53,21 +60,25 @@ export async function page(root, { ns, signal }) {
       `${rate(s.calls_per_decision)} ${rate(s.calls_per_decision) === '1' ? 'call' : 'calls'} per decision, ${percent(s.cache_hit_ratio)} cached`, s.errors_per_second > 0 || p.failed > 0 ? 'bad' : '');
     swap(started, 'Up since ', when(o.started), ns === 'default' ? null : [', namespace ', code(ns)]);
     graph.update(lastSeconds(o));
-    trouble(p.degraded > 0 || p.failed > 0, p);
+    trouble(o);
     // Links that are replaced every second cannot be clicked and lose the focus.
     const now = JSON.stringify([o.top_spending, o.top_refused, limit]);
     if (now !== top) lists(o.top_spending ?? [], o.top_refused ?? []);
     top = now;
   }
 
-  /** @param {boolean} now @param {{degraded: number, failed: number}} p */
-  function trouble(now, p) {
+  /** @param {any} o */
+  function trouble(o) {
+    const p = o.per_second, s = o.store, unmetered = p.degraded > p.local, local = p.local > 0;
+    const now = s.breaker === 'open' || s.breaker === 'half-open' ? 'down' : s.unanswered > 0 ? 'late' : '';
+    const what = now && [now, local, unmetered, p.failed > 0].join();
     alarm.hidden = !now;
-    if (now && !ill) {
-      swap(alarm, h('strong', null, 'The store does not answer. '), p.degraded > 0
-        ? 'Requests are admitted without it, according to on_unavailable: unmetered, or limited to local shares.' : 'Requests fail, according to on_unavailable.');
-    } else if (!now && ill) announce('The store answers again.');
-    ill = now;
+    if (now) say(share, now === 'down' ? 'The store does not answer. ' : `${percent(s.unanswered)} of decisions were not answered in time. `);
+    if (now && what !== ill) {
+      swap(alarm, h('strong', null, share), [local && 'This server’s shares of the limits decide.', unmetered && 'Requests are admitted without limits.',
+        p.failed > 0 && 'Requests fail.'].filter(Boolean).join(' '));
+    } else if (!now && ill) announce('The store answers every decision again.');
+    ill = what;
   }
 
   /** @param {any[]} spent @param {any[]} lost */
@@ -81,9 +92,9 @@ export async function page(root, { ns, signal }) {
       swap(pick, limits.length > 1 && choice('Limit', limits, limit, (l) => ((limit = l), draw(latest))));
     }
     const most = Math.max(1, ...shown.map((t) => t.tokens)), worst = Math.max(1, ...lost.map((t) => t.refused));
-    keepFocus(spenders, shown.length ? table('Top spenders', ['Entity', { title: 'Resource', least: true }, `${limit} spent`], shown.slice(0, 10).map((t) => [row(t), code(t.resource), shareBar(t.tokens, most)]))
+    keepFocus(spenders, shown.length ? table('Top spenders', ['Entity', 'Resource', `${limit} spent`], shown.slice(0, 10).map((t) => [row(t), code(t.resource), shareBar(t.tokens, most)]))
       : empty('Nothing spent yet', 'Once requests are admitted, this shows which entities spend most.'));
-    keepFocus(losers, lost.length ? table('Most refused', ['Entity', { title: 'Resource', least: true }, 'Requests refused'], lost.slice(0, 10).map((t) => [row(t), code(t.resource), shareBar(t.refused, worst, 'refused')]))
+    keepFocus(losers, lost.length ? table('Most refused', ['Entity', 'Resource', 'Requests refused'], lost.slice(0, 10).map((t) => [row(t), code(t.resource), shareBar(t.refused, worst, 'refused')]))
       : empty('No refusals', 'All requests so far were within their limits.'));
   }
 
@@ -136,7 +147,7 @@ function lastSeconds(o) {
 /** @param {{entity: string, resource: string}} t */
 function row(t) {
   if (t.entity === '_default_') return chip('others');
-  return [h('a', { href: link('entity', { id: t.entity, resource: t.resource }), class: 'id' }, t.entity), under(t.resource)];
+  return h('a', { href: link('entity', { id: t.entity, resource: t.resource }), class: 'id' }, t.entity);
 }
 
 /**

@@ -1,10 +1,11 @@
-// How requests of a scope are decided when the store does not answer: on_unavailable.
+// The settings of a scope beside its limits: how its requests are decided when the store does not answer, and the group of a
+// resource.
 
 import { ask, Problem } from './api.js';
 import { confirmed, field } from './dialog.js';
 import { announce, h } from './dom.js';
 import { scopeName } from './limits-editor.js';
-import { adminButton, chip } from './parts.js';
+import { adminButton, aggregate, chip } from './parts.js';
 
 const words = /** @type {Record<string, string>} */ ({ deny: 'denied', allow: 'allowed, unmetered', local: 'limited to local shares' });
 
@@ -18,7 +19,7 @@ export function unavailable(mode) {
 
 /** @param {string | undefined} mode the mode of a scope, if it has one */
 export function unavailableChip(mode) {
-  return mode && chip(`in an outage: ${unavailable(mode)}`, mode === 'deny' ? '' : 'shadow');
+  return mode && chip(`if the store fails: ${unavailable(mode)}`, mode === 'deny' ? '' : 'shadow');
 }
 
 /**
@@ -34,25 +35,32 @@ export function unavailableField(mode, others) {
 }
 
 /**
- * Returns a button that changes the mode of a scope. Its limits stay.
+ * Returns a button that changes the settings of a scope. Its limits stay.
  * @param {import('./limits-editor.js').Scope} scope
- * @param {{on_unavailable?: string, managed?: {manifest: string}} | null} held
+ * @param {{on_unavailable?: string, group?: string, managed?: {manifest: string}} | null} held
  * @param {() => void} then
  * @param {{about: string, pick?: 'resource'}} more pick also asks for that part of the scope
  */
-export function unavailableButton(scope, held, then, { about, pick }) {
-  return adminButton('Outage', () => confirmed({
-    title: pick ? `Outage behavior for ${scope.entity ?? 'everybody'}` : `Outage behavior for ${scopeName(scope)}`,
+export function settingsButton(scope, held, then, { about, pick }) {
+  const owner = scope.entity ?? scope.plan;
+  if (aggregate(scope.resource ?? '')) return null;
+  return adminButton('Settings', () => confirmed({
+    title: `Settings for ${pick ? (owner ?? 'a resource') : scopeName(scope)}`,
     body: h('div', null,
-      held?.managed && h('p', { class: 'warning' }, `Manifest ${held.managed.manifest} declares this setting. Applying it again will undo changes made here.`),
-      pick && field('Resource', pick, { autocomplete: 'off', spellcheck: 'false' }, scope.entity ? 'Empty: all other resources' : undefined),
-      unavailableField(held?.on_unavailable, scope.entity || pick ? 'the next level' : 'the system')),
+      held?.managed && h('p', { class: 'warning' }, `Manifest ${held.managed.manifest} declares these settings. Applying it again will undo changes made here.`),
+      pick && field('Resource', pick, { autocomplete: 'off', spellcheck: 'false' }, owner ? 'Empty: all other resources' : undefined),
+      !owner && (pick || scope.resource) && field('Group', 'group', { value: held?.group ?? '', autocomplete: 'off', spellcheck: 'false' }, 'Requests are also charged to the limits on the group'),
+      unavailableField(held?.on_unavailable, owner || pick ? 'the next level' : 'the system')),
     action: 'Save',
     run: async (inputs) => {
       const target = pick ? { ...scope, [pick]: inputs[pick].value.trim() } : scope;
-      if (pick && !target[pick] && !scope.entity) throw new Problem(400, { detail: 'must not be empty', field: pick });
-      await ask('PUT', '/v1/limits', { params: { ...target }, body: { on_unavailable: inputs.on_unavailable.value } });
-      announce(`Saved: outage behavior for ${scopeName(target)}.`);
+      if (pick && !target[pick] && !owner) throw new Problem(400, { detail: 'must not be empty', field: pick });
+      /** @type {Record<string, string>} */
+      const body = {}, mode = inputs.on_unavailable.value, group = inputs.group?.value.trim();
+      if (mode !== (held?.on_unavailable ?? 'default')) body.on_unavailable = mode;
+      if (group !== undefined && group !== (held?.group ?? '')) body.group = group;
+      if (Object.keys(body).length) await ask('PUT', '/v1/limits', { params: { ...target }, body });
+      announce(`Saved: settings for ${scopeName(target)}.`);
       then();
     },
   }), { look: 'quiet', about });

@@ -1,0 +1,125 @@
+package kit
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirlimits/weir/internal/api"
+)
+
+const (
+	// completesWithin is how long a shell waits for the names of what is stored.
+	completesWithin = 2 * time.Second
+	// mostCompleted is how many names a shell is given at most.
+	mostCompleted = 200
+)
+
+// completes are the arguments and flags whose values are names of what is stored, each with what it names.
+var completes = map[string]func(context.Context, api.Caller, string) ([]string, error){
+	"ENTITY": entityIDs, "ID": entityIDs, "--entity": entityIDs, "--parent": entityIDs,
+	"RESOURCE": resourceNames, "--resource": resourceNames,
+	"--plan": planNames,
+}
+
+func entityIDs(ctx context.Context, c api.Caller, prefix string) ([]string, error) {
+	q := &api.EntityQuery{Prefix: prefix, Page: api.Page{Max: mostCompleted}}
+	all, _, err := All(ctx, c, api.ListEntities, q, nil)
+	return namesOf(all, prefix, func(e *api.Entity) string { return e.ID }), err
+}
+
+func resourceNames(ctx context.Context, c api.Caller, prefix string) ([]string, error) {
+	all, _, err := All(ctx, c, api.ListResources, &api.Page{}, nil)
+	return namesOf(all, prefix, func(l **api.Limits) string { return (*l).Resource }), err
+}
+
+func planNames(ctx context.Context, c api.Caller, prefix string) ([]string, error) {
+	all, _, err := All(ctx, c, api.ListPlans, &api.Page{}, nil)
+	return namesOf(all, prefix, func(l **api.Limits) string { return (*l).Plan }), err
+}
+
+// namesOf returns the names that begin with a prefix, sorted, each once.
+func namesOf[T any](all []T, prefix string, name func(*T) string) (names []string) {
+	for i := range all {
+		if text := name(&all[i]); text != "" && strings.HasPrefix(text, prefix) {
+			names = append(names, text)
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	return names[:min(len(names), mostCompleted)]
+}
+
+// complete lets shells complete a command's arguments and flags: with the values that a flag may have, or the names of
+// what is stored.
+func (b *binding) complete(r *Run, cmd *cobra.Command) {
+	type directive = cobra.ShellCompDirective
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, prefix string) ([]string, directive) {
+		if len(b.args) == 0 || len(args) >= len(b.args) && !b.args[len(b.args)-1].many {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		switch a := &b.args[min(len(args), len(b.args)-1)]; {
+		case a.name == "LIMIT=AMOUNT":
+			limits := func(ctx context.Context, c api.Caller, prefix string) ([]string, error) {
+				return limitsOf(ctx, c, args[0], args[1], prefix)
+			}
+			names, how := stored(r, cmd, limits, prefix)
+			return names, how | cobra.ShellCompDirectiveNoSpace
+		case completes[a.name] != nil:
+			return stored(r, cmd, completes[a.name], prefix)
+		}
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	for _, v := range b.flags {
+		name := v.flag.Name
+		switch of, values := completes["--"+name], v.field.Values(); {
+		case len(values) > 0:
+			fixed := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+			_ = cmd.RegisterFlagCompletionFunc(name, fixed)
+		case of != nil:
+			_ = cmd.RegisterFlagCompletionFunc(name,
+				func(cmd *cobra.Command, _ []string, prefix string) ([]string, directive) {
+					return stored(r, cmd, of, prefix)
+				})
+		}
+	}
+}
+
+// limitsOf returns the limits that apply to an entity on a resource, each followed by =.
+func limitsOf(ctx context.Context, c api.Caller, entity, resource, prefix string) ([]string, error) {
+	x, _, err := api.Explain.Call(ctx, c, &api.Question{Entity: entity, Resource: resource})
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for i := range x.Chain {
+		for j := range x.Chain[i].Limits {
+			all = append(all, x.Chain[i].Limits[j].Limit+"=")
+		}
+	}
+	return namesOf(all, prefix, func(name *string) string { return *name }), nil
+}
+
+// stored returns names of what is stored. It returns none if the store or server does not answer soon, or if only
+// weir.yaml of the current folder names it: pressing a key in another's folder calls nobody.
+func stored(
+	a *Run, cmd *cobra.Command, of func(context.Context, api.Caller, string) ([]string, error), prefix string,
+) (names []string, how cobra.ShellCompDirective) {
+	how = cobra.ShellCompDirectiveNoFileComp
+	if configure(a, cmd) != nil || a.places["store"] == inFolder || a.places["server"] == inFolder {
+		return nil, how
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completesWithin)
+	defer cancel()
+	err := a.Call(api.ListEntities.Op, func(c api.Caller) (err error) { // as for any other list
+		names, err = of(ctx, c, prefix)
+		return err
+	})
+	if err != nil {
+		return nil, how
+	}
+	return names, how
+}

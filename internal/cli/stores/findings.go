@@ -1,0 +1,128 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/weirlimits/weir/internal/fleet/cells"
+	"github.com/weirlimits/weir/store"
+)
+
+// held returns the findings about what a store holds: whose share of the limits, and whether usage is booked.
+func held(ctx context.Context, st store.Store) (all []Finding) {
+	if f := cellFinding(ctx, st); f.Name != "" {
+		all = append(all, f)
+	}
+	return append(all, usageFinding(ctx, st))
+}
+
+// cellFinding returns nothing about a store that belongs to no cell.
+func cellFinding(ctx context.Context, st store.Store) Finding {
+	const name = "cell"
+	owner, err := cells.Owner(ctx, st)
+	if err != nil || owner == "" {
+		if err == nil {
+			return Finding{}
+		}
+		return findingOf(name, err, "")
+	}
+	of, err := cells.Follow(ctx, st, owner)
+	if err != nil {
+		return findingOf(name, err, "")
+	}
+	share := of.Share(cells.Default).Num
+	f := Finding{Name: name, OK: share > 0, Detail: fmt.Sprintf("%s, with %.1f %% of the limits", owner,
+		100*cells.Fraction(share))}
+	if !f.OK {
+		f.Remedy = "it is joining, or was drained: see weir cell list, with --store of the registry"
+	}
+	return f
+}
+
+// usageFinding reports whether usage is booked. No decision depends on it, so that it is no problem if none is.
+func usageFinding(ctx context.Context, st store.Store) Finding {
+	const name = "usage"
+	reads, ok := st.(store.Usage)
+	if !ok {
+		return findingOf(name, nil, store.ErrNoUsage.Error())
+	}
+	now := time.Now()
+	_, keeps := st.(store.Exclusive) // usage itself: what it has already counted is enough, and nothing is written
+	_, err := reads.Usage(ctx, store.UsageQuery{
+		Of: store.OfStore, Window: store.Hourly, From: now.Add(-time.Hour), To: now, Max: 1, Known: keeps,
+	})
+	if errors.Is(err, store.ErrNoUsage) {
+		return findingOf(name, nil, err.Error())
+	}
+	return findingOf(name, err, "is kept")
+}
+
+// describer is the part of DynamoDB's client that shows how a table is kept.
+type describer interface {
+	DescribeTable(
+		context.Context, *awsdynamodb.DescribeTableInput, ...func(*awsdynamodb.Options),
+	) (*awsdynamodb.DescribeTableOutput, error)
+	DescribeContinuousBackups(
+		context.Context, *awsdynamodb.DescribeContinuousBackupsInput, ...func(*awsdynamodb.Options),
+	) (*awsdynamodb.DescribeContinuousBackupsOutput, error)
+}
+
+// keptFindings returns what of a usable table is worth an operator's decision. None of it keeps weir from deciding.
+func keptFindings(ctx context.Context, c describer, table string) []Finding {
+	return []Finding{streamFinding(ctx, c, table), backupFinding(ctx, c, table)}
+}
+
+func streamFinding(ctx context.Context, c describer, table string) Finding {
+	f := Finding{Name: "stream", OK: true}
+	out, err := c.DescribeTable(ctx, &awsdynamodb.DescribeTableInput{TableName: &table})
+	if err != nil {
+		f.Detail = "is not known: " + reason(err)
+		return f
+	}
+	spec := out.Table.StreamSpecification
+	switch {
+	case spec == nil || !aws.ToBool(spec.StreamEnabled):
+		f.Detail = "is off: no usage is booked"
+		f.Remedy = "for usage, run weir aggregate --enable-stream, or weir deploy"
+	case spec.StreamViewType != types.StreamViewTypeNewAndOldImages:
+		f.Detail = "has " + string(spec.StreamViewType) + ": no usage is booked"
+		f.Remedy = "for usage, turn it off, then on again with NEW_AND_OLD_IMAGES"
+	default:
+		f.Detail = "is on"
+	}
+	return f
+}
+
+func backupFinding(ctx context.Context, c describer, table string) Finding {
+	f := Finding{Name: "point-in-time recovery", OK: true}
+	out, err := c.DescribeContinuousBackups(ctx, &awsdynamodb.DescribeContinuousBackupsInput{TableName: &table})
+	if err != nil {
+		f.Detail = "is not known: " + reason(err)
+		f.Remedy = "permit dynamodb:DescribeContinuousBackups to see it"
+		return f
+	}
+	if d := out.ContinuousBackupsDescription; d != nil && d.PointInTimeRecoveryDescription != nil &&
+		d.PointInTimeRecoveryDescription.PointInTimeRecoveryStatus == types.PointInTimeRecoveryStatusEnabled {
+		f.Detail = "is on"
+		return f
+	}
+	f.Detail = "is off: limits and balances that are deleted cannot be restored"
+	f.Remedy = "weir doctor --create-table --pitr"
+	return f
+}
+
+// reason returns the code of an answer with which AWS refused a call, or the whole error.
+func reason(err error) string {
+	var refused smithy.APIError
+	if errors.As(err, &refused) {
+		return refused.ErrorCode()
+	}
+	return findingOf("", err, "").Detail
+}

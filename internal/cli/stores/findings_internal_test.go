@@ -1,0 +1,63 @@
+package stores
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
+)
+
+// described is a table as AWS describes it.
+type described struct {
+	stream  *types.StreamSpecification
+	backups types.PointInTimeRecoveryStatus
+	err     error // of the backups
+}
+
+func (d described) DescribeTable(
+	context.Context, *awsdynamodb.DescribeTableInput, ...func(*awsdynamodb.Options),
+) (*awsdynamodb.DescribeTableOutput, error) {
+	return &awsdynamodb.DescribeTableOutput{Table: &types.TableDescription{StreamSpecification: d.stream}}, nil
+}
+
+func (d described) DescribeContinuousBackups(
+	context.Context, *awsdynamodb.DescribeContinuousBackupsInput, ...func(*awsdynamodb.Options),
+) (*awsdynamodb.DescribeContinuousBackupsOutput, error) {
+	return &awsdynamodb.DescribeContinuousBackupsOutput{ContinuousBackupsDescription: &types.ContinuousBackupsDescription{
+		PointInTimeRecoveryDescription: &types.PointInTimeRecoveryDescription{PointInTimeRecoveryStatus: d.backups},
+	}}, d.err
+}
+
+// What a table lacks for usage and for being restored is reported with what to do, and is no failure.
+func TestKeptFindings(t *testing.T) {
+	t.Parallel()
+	stream := func(v types.StreamViewType) *types.StreamSpecification {
+		return &types.StreamSpecification{StreamEnabled: aws.Bool(true), StreamViewType: v}
+	}
+	on, off := types.PointInTimeRecoveryStatusEnabled, types.PointInTimeRecoveryStatusDisabled
+	for name, tt := range map[string]struct {
+		table          described
+		stream, backup string // the beginning of the detail, and of the remedy if there must be one
+	}{
+		"all on":      {described{stream: stream(types.StreamViewTypeNewAndOldImages), backups: on}, "is on|", "is on|"},
+		"all off":     {described{backups: off}, "is off: no usage|for usage, run", "is off: |weir doctor --create-table --pitr"},
+		"other":       {described{stream: stream(types.StreamViewTypeKeysOnly), backups: on}, "has KEYS_ONLY|for usage, turn", "is on|"},
+		"not allowed": {described{err: &smithy.GenericAPIError{Code: "AccessDeniedException", Message: "long"}}, "is off|for usage", "is not known: AccessDeniedException|permit dynamodb:Desc"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := keptFindings(t.Context(), tt.table, "weir")
+			for i, want := range []string{tt.stream, tt.backup} {
+				detail, remedy, _ := strings.Cut(want, "|")
+				if f := all[i]; !f.OK || !strings.HasPrefix(f.Detail, detail) || !strings.HasPrefix(f.Remedy, remedy) ||
+					(remedy == "") != (f.Remedy == "") {
+					t.Errorf("%+v, want %q", f, want)
+				}
+			}
+		})
+	}
+}

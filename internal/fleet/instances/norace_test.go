@@ -1,5 +1,0 @@
-//go:build !race
-
-package instances_test
-
-const raced = false

@@ -1,5 +1,0 @@
-//go:build !race
-
-package dynamodb_test
-
-const raced = false

@@ -1,0 +1,19 @@
+learn(limits(ARGV[5], 1))
+
+-- prepare loads a bucket and gives it the limits of a debit. It returns an error letter or nil, the slots of the
+-- debit's charges, and the bucket's limits.
+local function prepare(b, raw, of, e1, e2, id1, id2)
+	load(b, raw)
+	local ds, idx = learn(limits(of.desc, 1)), {}
+	local was1, was2 = b[2], b[3]
+	local wrong = follow(b, ds, of.phase, e1, e2, id1, id2)
+	if b[2] ~= was1 or b[3] ~= was2 then
+		left = left or {}
+		local before = left[was1 .. ':' .. was2] -- from an earlier take of the same run
+		left[b[2] .. ':' .. b[3]] = {raw, unpack(before or {})}
+	end
+	for j, d in ipairs(ds) do
+		idx[j] = find(b, d.key)
+	end
+	return unanswered() or wrong, idx, flatten(b)
+end
