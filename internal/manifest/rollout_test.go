@@ -287,19 +287,24 @@ func TestRolloutGoesOn(t *testing.T) {
 	}
 }
 
+// kill begins a rollout and ends it at its first check as a crash would: its lock remains.
+func (r *rolled) kill() {
+	died := make(chan bool)
+	go func() {
+		defer close(died)
+		r.gate.check = func(bool) error { panic("killed") }
+		defer func() { _ = recover() }()
+		_, _ = r.rollout(tighter)
+	}()
+	<-died
+}
+
 // An export of what a killed rollout left declares it: applying it leaves each entity the limit that it has.
 func TestExportInRollout(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, r *rolled) {
 		apply(t, r.Limiter, decodeOne(t, former))
-		died := make(chan bool)
-		go func() {
-			defer close(died)
-			r.gate.check = func(bool) error { panic("killed") }
-			defer func() { _ = recover() }()
-			_, _ = r.rollout(tighter)
-		}()
-		<-died
+		r.kill()
 		time.Sleep(time.Minute) // until the lock expires
 		before, _, _ := r.limits()
 		m, _, err := manifest.Export(t.Context(), r.Limiter, manifest.DefaultName)
@@ -393,14 +398,7 @@ func TestRolloutWaitsAfterDeath(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, r *rolled) {
 		apply(t, r.Limiter, decodeOne(t, former))
-		died := make(chan bool)
-		go func() {
-			defer close(died)
-			r.gate.check = func(bool) error { panic("killed") }
-			defer func() { _ = recover() }()
-			_, _ = r.rollout(tighter)
-		}()
-		<-died
+		r.kill()
 		time.Sleep(time.Minute) // until the lock expires
 		r.stages = []int{75}
 		r.gate = gate{open: func(int) bool { return false }, check: func(bool) error { return errTooMany }}

@@ -29,10 +29,10 @@ func Open(names []string, stdin io.Reader) ([]Source, error) {
 	read := func(name string, r io.Reader) error {
 		text, err := io.ReadAll(io.LimitReader(r, MaxSource+1))
 		if err != nil {
-			return fmt.Errorf("read manifest: %w", err)
+			return fmt.Errorf("read YAML: %w", err)
 		}
 		if len(text) > MaxSource {
-			return fmt.Errorf("manifest %s has more than %d MiB: divide it", name, MaxSource>>20)
+			return fmt.Errorf("%s has more than %d MiB: divide it", name, MaxSource>>20)
 		}
 		if !slices.ContainsFunc(all, func(s Source) bool { return s.Name == name }) {
 			all = append(all, Source{name, text})
@@ -53,7 +53,7 @@ func Open(names []string, stdin io.Reader) ([]Source, error) {
 		for _, file := range files {
 			f, err := open(name, file)
 			if err != nil {
-				return nil, fmt.Errorf("read manifest: %w", err)
+				return nil, fmt.Errorf("read YAML: %w", err)
 			}
 			if err := errors.Join(read(file, f), f.Close()); err != nil {
 				return nil, err
@@ -130,7 +130,7 @@ func Below(name string) (root *os.Root, rel string, err error) {
 func filesOf(name string) (files []string, err error) {
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil, fmt.Errorf("read manifest: %w", err)
+		return nil, fmt.Errorf("read YAML: %w", err)
 	}
 	if !info.IsDir() {
 		return []string{name}, nil
@@ -138,7 +138,7 @@ func filesOf(name string) (files []string, err error) {
 	err = fs.WalkDir(os.DirFS(name), ".", func(path string, e fs.DirEntry, err error) error {
 		switch ext := filepath.Ext(path); {
 		case err != nil:
-			return fmt.Errorf("read manifests: %w", err)
+			return fmt.Errorf("read YAML: %w", err)
 		case path != "." && strings.HasPrefix(e.Name(), "."):
 			if e.IsDir() {
 				return fs.SkipDir
