@@ -14,7 +14,7 @@ import (
 // TestBoundsInGuide: the guide has the bounds as they are.
 func TestBoundsInGuide(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../docs/guide/bounds.md")
+	guide, err := os.ReadFile("../docs/configure/bounds.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // Command weir-lambda runs weir as a Lambda function on a table. WEIR_LAMBDA selects what the function does; see
-// docs/guide/lambda.md.
+// docs/aws/lambda.md.
 package main
 
 import (

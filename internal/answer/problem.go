@@ -9,7 +9,7 @@ import (
 	"github.com/weirlimits/weir"
 )
 
-// Kind is a kind of problem, on which clients may branch. Kinds are documented in docs/guide/http.md.
+// Kind is a kind of problem, on which clients may branch. Kinds are documented in docs/integrate/http.md.
 type Kind struct {
 	Status int
 	URI    string
@@ -18,7 +18,7 @@ type Kind struct {
 
 // Where kinds are documented.
 const (
-	Guide = "https://github.com/weirlimits/weir/blob/main/docs/guide/http.md#"
+	Guide = "https://github.com/weirlimits/weir/blob/main/docs/integrate/http.md#"
 	IANA  = "https://iana.org/assignments/http-problem-types#"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Explanation is how a request would be decided, and why; see docs/guide/http.md.
+// Explanation is how a request would be decided, and why; see docs/integrate/http.md.
 type Explanation struct {
 	Namespace     string              `json:"namespace"`
 	Entity        string              `json:"entity"`

@@ -31,10 +31,10 @@ func varying(line string) string {
 // with … stands for any number of lines.
 func TestBudgetsGuides(t *testing.T) {
 	t.Parallel()
-	for page, commands := range map[string]int{"budgets.md": 5, "envoy.md": 5, "cost.md": 1} {
+	for page, commands := range map[string]int{"configure/budgets.md": 5, "integrate/envoy.md": 5, "operate/cost.md": 1} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
-			text, err := os.ReadFile("../../docs/guide/" + page)
+			text, err := os.ReadFile(filepath.Join("../../docs", page))
 			if err != nil {
 				t.Fatal(err)
 			}

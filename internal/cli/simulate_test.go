@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,8 +14,8 @@ import (
 func TestSimulateGuide(t *testing.T) {
 	t.Parallel()
 	var shown []string
-	for _, page := range []string{"simulate.md", "scale.md"} {
-		text, err := os.ReadFile("../../docs/guide/" + page)
+	for _, page := range []string{"try/simulate.md", "try/scale.md"} {
+		text, err := os.ReadFile(filepath.Join("../../docs", page))
 		if err != nil {
 			t.Fatal(err)
 		}

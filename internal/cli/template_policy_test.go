@@ -111,7 +111,7 @@ var parameterRow = regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| ([^|]*?) ?\\|"
 // TestParametersDocumented compares the guide's table of parameters with the command's flags.
 func TestParametersDocumented(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../../docs/guide/aws.md")
+	guide, err := os.ReadFile("../../docs/aws/templates.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func onTable(t testing.TB, client dynamodb.API, table string, clock *storetest.C
 // declare applies the manifest of the guide, in a namespace and a time zone, and adds keys to the team.
 func declare(t testing.TB, lim *weir.Limiter, namespace, zone string) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/guide/budgets.md")
+	page, err := os.ReadFile("../../docs/configure/budgets.md")
 	must(t, err)
 	_, text, _ := strings.Cut(string(page), "```yaml\n")
 	text, _, found := strings.Cut(text, "```\n")

@@ -1,7 +1,7 @@
 // Package redis keeps buckets and catalog in Redis 7 or later, or Valkey, for any number of processes. A decision is
 // one script: it covers all buckets and limits of a take, all or nothing, at the server's time.
 //
-// docs/format/redis.md describes the layout, and docs/guide/redis.md what a failover can lose.
+// docs/format/redis.md describes the layout, and docs/stores/redis.md what a failover can lose.
 package redis
 
 import (

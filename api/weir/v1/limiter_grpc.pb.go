@@ -1,5 +1,5 @@
-// The native gRPC API of weir. docs/guide/grpc.md explains how to use it. Its terms and field names are those of the
-// HTTP API, docs/guide/http.md. Both APIs give the same answer to the same request, and a lease issued by one can be
+// The native gRPC API of weir. docs/integrate/grpc.md explains how to use it. Its terms and field names are those of the
+// HTTP API, docs/integrate/http.md. Both APIs give the same answer to the same request, and a lease issued by one can be
 // settled through the other.
 //
 // A request with a field that the server does not know is refused and nothing is spent, because it would not mean what

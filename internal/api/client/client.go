@@ -204,7 +204,7 @@ type failed struct {
 func (e *failed) Error() string { return e.text }
 func (e *failed) Unwrap() error { return e.is }
 
-// problem is an error as servers send it. See RFC 9457 and docs/guide/http.md.
+// problem is an error as servers send it. See RFC 9457 and docs/integrate/http.md.
 type problem struct {
 	Type     string       `json:"type"`
 	Detail   string       `json:"detail"`

@@ -1,5 +1,5 @@
 // Package archive keeps audit events after they expire from the table, as gzipped lines of JSON in a bucket or a
-// directory, partitioned by namespace and by the day of each event. docs/guide/lambda.md is the manual.
+// directory, partitioned by namespace and by the day of each event. docs/aws/lambda.md is the manual.
 //
 // An object is named after its content, so archiving the same events again overwrites the same object. If a batch is
 // redelivered with other boundaries, an event may be in two objects; [Read] recognizes it by its namespace and ID,

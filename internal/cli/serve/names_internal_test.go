@@ -160,7 +160,7 @@ func TestNames(t *testing.T) {
 			}
 		}
 	}
-	guide, err := os.ReadFile("../../../docs/guide/observability.md")
+	guide, err := os.ReadFile("../../../docs/operate/observability.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestNames(t *testing.T) {
 func TestRunbook(t *testing.T) {
 	t.Parallel()
 	_, names := alerts(t)
-	guide, err := os.ReadFile("../../../docs/guide/observability.md")
+	guide, err := os.ReadFile("../../../docs/operate/observability.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func estimate(t *testing.T, tr cost.Traffic, p cost.Prices) *cost.Estimate {
 
 func near(got, want, by float64) bool { return math.Abs(got-want) <= by }
 
-// TestScenarios: the worked examples of docs/guide/cost.md, with 10,000 requests in an hour. For the first, a limiter
+// TestScenarios: the worked examples of docs/operate/cost.md, with 10,000 requests in an hour. For the first, a limiter
 // that reads before it writes states 10,000 RCU and 10,000 WCU; for the second, 15,600 and 25,000.
 func TestScenarios(t *testing.T) {
 	t.Parallel()

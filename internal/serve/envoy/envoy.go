@@ -1,5 +1,5 @@
 // Package envoy implements Envoy's rate limit service, envoy.service.ratelimit.v3, with a limiter. See
-// docs/guide/envoy.md for the manual.
+// docs/integrate/envoy.md for the manual.
 //
 // All descriptors of a request are decided together: if one is over its limit, nothing is debited for any of them. A
 // store problem is never a gRPC error for Envoy: on_unavailable decides, and the metadata of the answer shows it. The

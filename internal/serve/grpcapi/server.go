@@ -1,5 +1,5 @@
 // Package grpcapi serves a limiter over gRPC: the native API, weir.v1.Limiter, and any other services that are
-// registered with it. See docs/guide/grpc.md for the manual and api/weir/v1/limiter.proto for the contract.
+// registered with it. See docs/integrate/grpc.md for the manual and api/weir/v1/limiter.proto for the contract.
 //
 // It is the gRPC counterpart of internal/serve/httpapi: it uses the same terms, the same permissions and the same lease
 // ids, so either server can settle leases that the other has issued.

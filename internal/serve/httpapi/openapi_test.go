@@ -103,7 +103,7 @@ func TestDocument(t *testing.T) {
 func TestDeclared(t *testing.T) {
 	t.Parallel()
 	d := readDocument(t)
-	guide, err := os.ReadFile("../../../docs/guide/http.md")
+	guide, err := os.ReadFile("../../../docs/integrate/http.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func flat(typ reflect.Type) (fields []reflect.StructField) {
 // TestGuide asserts that the guide explains every kind of problem.
 func TestGuide(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../../../docs/guide/http.md")
+	guide, err := os.ReadFile("../../../docs/integrate/http.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
-// kind is a kind of problem, on which clients may branch. Kinds are documented in docs/guide/http.md.
+// kind is a kind of problem, on which clients may branch. Kinds are documented in docs/integrate/http.md.
 type kind = answer.Kind
 
 func kindOf(status int, name, title string) *kind {

@@ -1,5 +1,5 @@
-// Package httpapi serves a limiter over HTTP: JSON in, JSON and problem+json out. See docs/guide/http.md for the manual
-// and openapi.json for the contract.
+// Package httpapi serves a limiter over HTTP: JSON in, JSON and problem+json out. See docs/integrate/http.md for the
+// manual and openapi.json for the contract.
 //
 // A server keeps no state of its own. The state of a lease is in its signed id, so any instance with the same store and
 // key can settle it.

@@ -17,13 +17,13 @@ import (
 	"github.com/weirlimits/weir/internal/serve/notify"
 )
 
-// Event is the part of an event that a receiver reads, as in docs/guide/usage.md.
+// Event is the part of an event that a receiver reads, as in docs/operate/usage.md.
 type Event struct {
 	ID, Kind, Namespace, Entity, Resource, Limit string
 	Percent                                      int
 }
 
-// receive is the receiver of docs/guide/usage.md.
+// receive is the receiver of docs/operate/usage.md.
 func receive(secret []byte, take func(Event)) http.HandlerFunc {
 	var seen sync.Map // a fleet's duplicates; a real receiver forgets ids older than a day
 	return func(w http.ResponseWriter, r *http.Request) {

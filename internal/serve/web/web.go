@@ -1,6 +1,6 @@
 // Package web is the dashboard: static files that call the HTTP API, and the handler that serves them. It has
 // no rules about limits, and its pages can read only what the viewer's token can. docs/adr/0015-dashboard.md explains
-// the design, docs/guide/dashboard.md what it shows.
+// the design, docs/operate/dashboard.md what it shows.
 package web
 
 import (

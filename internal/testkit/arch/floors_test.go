@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// floors are the floors, the lowest first, numbered as in docs/architecture.md: a floor with a letter is
+// floors are the floors, the lowest first, numbered as in docs/contribute/architecture.md: a floor with a letter is
 // part of one. A floor has rooms; a room is a pattern of packages, as in matches. A package imports packages of its own
 // room and of lower floors, never of a higher one, nor of another room beside it. Tests are exempt.
 var floors = []struct {

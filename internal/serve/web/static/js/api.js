@@ -1,4 +1,4 @@
-// The HTTP API, the only way to the server: docs/guide/http.md. Streams are in stream.js.
+// The HTTP API, the only way to the server: docs/integrate/http.md. Streams are in stream.js.
 
 import { here } from './route.js';
 import { deny, everywhere, session, token } from './session.js';
