@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +25,7 @@ import (
 	"github.com/weirlimits/weir/internal/fleet/configflow"
 	"github.com/weirlimits/weir/internal/serve/envoy"
 	"github.com/weirlimits/weir/internal/serve/metrics"
+	"github.com/weirlimits/weir/internal/testkit/pagetest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/disk"
 	"github.com/weirlimits/weir/store/dynamodb"
@@ -69,8 +71,8 @@ func newMetrics(t *testing.T, cfg metrics.Config) *metrics.Metrics {
 	return m
 }
 
-// scraped returns the metrics of a scrape that contains every metric, with their label names.
-func scraped(t *testing.T) map[string]map[string]bool {
+// scraped returns the lines of a scrape that contains every metric, and the metrics with their label names.
+func scraped(t *testing.T) (lines []string, found map[string]map[string]bool) {
 	t.Helper()
 	m := newMetrics(t, metrics.Config{})
 	inMemory := memory.New(nil)
@@ -110,8 +112,9 @@ func scraped(t *testing.T) map[string]map[string]bool {
 	m.Requests(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/", nil))
 	_, _ = m.Unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/m"}, func(context.Context, any) (any, error) { return nil, nil })
 
-	found := make(map[string]map[string]bool)
-	for _, line := range scrape(t, m) {
+	found = make(map[string]map[string]bool)
+	lines = scrape(t, m)
+	for _, line := range lines {
 		parts := regexp.MustCompile(`^(\w+)(\{(.*)\})? `).FindStringSubmatch(line)
 		if parts == nil {
 			continue
@@ -123,7 +126,7 @@ func scraped(t *testing.T) map[string]map[string]bool {
 			found[parts[1]][l[1]] = true
 		}
 	}
-	return found
+	return lines, found
 }
 
 var (
@@ -132,11 +135,11 @@ var (
 	groupings = regexp.MustCompile(`by \(([^)]*)\)`)
 )
 
-// TestNames checks that everything the dashboard and the alert rules query is in a scrape, and that every metric is in the
-// guide.
+// TestNames checks that everything the dashboard and the alert rules query is in a scrape, and that the guide
+// names no others.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	found := scraped(t)
+	_, found := scraped(t)
 	target := []string{"instance", "job"} // added by the scraper
 	rules, _ := alerts(t)
 	for _, expr := range slices.Concat(dashboard(t), rules) {
@@ -164,17 +167,49 @@ func TestNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range found {
-		family := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
-		if strings.HasPrefix(name, "weir_") && !strings.Contains(string(guide), "`"+family) {
-			t.Errorf("the guide does not name %s", family)
-		}
-	}
 	for _, m := range regexp.MustCompile("`(weir_[a-z_]+)").FindAllStringSubmatch(string(guide), -1) {
 		if found[m[1]] == nil && found[m[1]+"_count"] == nil {
 			t.Errorf("the guide names %s, which is in no scrape", m[1])
 		}
 	}
+}
+
+// TestReference checks that docs/reference/metrics.md has every metric.
+func TestReference(t *testing.T) {
+	t.Parallel()
+	lines, metrics := scraped(t)
+	labels := make(map[string][]string)
+	for name, found := range metrics {
+		family := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
+		for label := range found {
+			if label != "le" && label != "quantile" && !slices.Contains(labels[family], label) {
+				labels[family] = append(labels[family], label)
+			}
+		}
+	}
+	var b strings.Builder
+	b.WriteString(`# Metrics
+
+<!-- Generated: go test ./internal/cli/serve -run TestReference -update-pages. The next run overwrites edits made here. -->
+
+Every metric of ` + "`weir serve`" + ` at /metrics. [The guide](../operate/observability.md) has alerts and the runbook. The usual metrics of
+Go (go\_) and of the process (process\_) come with them.
+
+| metric | kind | labels | |
+|---|---|---|---|
+`)
+	help := ""
+	for _, line := range lines {
+		if text, ok := strings.CutPrefix(line, "# HELP weir_"); ok {
+			_, help, _ = strings.Cut(text, " ")
+		}
+		if text, ok := strings.CutPrefix(line, "# TYPE weir_"); ok {
+			name, kind, _ := strings.Cut("weir_"+text, " ")
+			slices.Sort(labels[name])
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, kind, strings.Join(labels[name], ", "), help)
+		}
+	}
+	pagetest.Equal(t, "metrics.md", b.String())
 }
 
 // TestRunbook checks that the guide has a paragraph of runbook for each alert, and for no other.
