@@ -84,7 +84,9 @@ func (b block) commands() (found []command) {
 		case b.language == "sh":
 			found[n].text += "\n" + line
 		}
-		continued = strings.HasSuffix(line, `\`) && (b.language == "sh" || continued || prompted)
+		n := len(found) - 1 // a quoted text may have several lines
+		continued = (continued || prompted || b.language == "sh") && n >= 0 &&
+			(strings.HasSuffix(line, `\`) || strings.Count(found[n].text, "'")%2 == 1)
 	}
 	return found
 }
