@@ -159,14 +159,8 @@ func (s *Buckets) Forgive(ctx context.Context, entity, resource string) (Bucket,
 			return Bucket{}, err
 		}
 	}
-	debts := store.Debit{Bucket: key}
-	for _, l := range snap.States[0].Limits {
-		debts.Charges = append(debts.Charges, store.Charge{Limit: l.Limit, Amount: -clock.MaxLevel})
-	}
-	if len(debts.Charges) > 0 {
-		if _, err := s.parts.Store.Settle(ctx, store.Settle{Debits: []store.Debit{debts}, Forgive: true}); err != nil {
-			return Bucket{}, err
-		}
+	if err := prepaid.Forgive(ctx, s.parts.Store, &snap.States[0], key); err != nil {
+		return Bucket{}, err
 	}
 	return s.Get(ctx, entity, resource)
 }

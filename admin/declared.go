@@ -94,18 +94,45 @@ func declaredOf(r store.Record) (*Declared, error) {
 	return &d, err
 }
 
-// Declared returns the limits of a scope as a record that a manifest can declare. Its Version is 0 if there is none.
-func (s *Manifests) Declared(ctx context.Context, scope Scope) (Declared, error) {
-	space, err := s.space(ctx, scope.Validate())
+// RecordID names a record that a manifest can declare: the limits of a scope, or an entity.
+type RecordID struct {
+	Scope
+	Own bool `json:"own,omitempty"` // the entity itself
+}
+
+// Lookup returns the records that are named, in their order. The Version of one that does not exist is 0.
+func (s *Manifests) Lookup(ctx context.Context, ids ...RecordID) ([]Declared, error) {
+	space, err := s.space(ctx)
 	if err != nil {
-		return Declared{}, err
+		return nil, err
 	}
-	r, err := s.get(ctx, scope.key(space))
-	if err != nil || r.Version == 0 {
-		return Declared{}, err
+	keys := make([]store.Key, len(ids))
+	for i, id := range ids {
+		if keys[i] = id.key(space); id.Own {
+			keys[i] = record.EntityKey(space, id.Entity)
+		}
+		if err := id.Validate(); err != nil {
+			return nil, err
+		}
 	}
-	sl, err := scopedLimits(r)
-	return Declared{Limits: &sl, Version: r.Version}, err
+	got, err := s.parts.Store.Get(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Declared, len(ids))
+	for i, r := range got.Records {
+		if r.Version == 0 {
+			continue
+		}
+		d, err := declaredOf(r)
+		if err != nil {
+			return nil, err
+		}
+		if d != nil {
+			all[i] = *d
+		}
+	}
+	return all, nil
 }
 
 // DeclaredChange sets a record to what a manifest declares.

@@ -254,7 +254,7 @@ func TestRevisions(t *testing.T) {
 	}
 	last, _, err := admin.New(lim).Manifests.Revision(ctx, "m", 0)
 	must(t, err)
-	if again, _, err := admin.New(lim).Manifests.Last(ctx, "m"); err != nil || again != last || last.Revision != 3 {
+	if again, err := admin.New(lim).Manifests.State(ctx, "m"); err != nil || again.Last != last || last.Revision != 3 {
 		t.Errorf("%+v, %+v, %v", last, again, err)
 	}
 	for _, n := range []int{4, -1} {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/plans"
 	"github.com/weirlimits/weir/internal/policy/prepaid"
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
@@ -259,19 +260,12 @@ func entityOf(r store.Record) (*Entity, error) {
 
 // onPlan lists the entities that name a plan.
 func (s *Entities) onPlan(ctx context.Context, space string, query EntityQuery) (Page[Entity], error) {
-	page, err := s.list(ctx, store.Query{
-		Namespace: space, Kind: store.KindPlanEntity, ID: query.Plan, After: query.After, Max: query.Max,
-	})
-	if err != nil || len(page.Records) == 0 {
+	if err := checkMax(query.Max); err != nil {
 		return Page[Entity]{}, err
 	}
-	keys := make([]store.Key, len(page.Records))
-	for i, r := range page.Records {
-		keys[i] = record.EntityKey(space, r.Key.Sub)
-	}
-	got, err := s.parts.Store.Get(ctx, keys...)
+	page, err := plans.Entities(ctx, s.parts.Store, space, query.Plan, query.After, query.Max)
 	out := Page[Entity]{Next: page.Next}
-	for _, r := range got.Records {
+	for _, r := range page.Records {
 		e, err := entityOf(r)
 		if err != nil {
 			return Page[Entity]{}, err

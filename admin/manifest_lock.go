@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/internal/policy/record"
+	"github.com/weirlimits/weir/internal/policy/revision"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -72,7 +72,7 @@ func (s *Manifests) Lock(ctx context.Context, name string, ttl time.Duration) (*
 			return err
 		}
 		if held := k.m.rec.Lock; held != nil && time.Now().Before(held.Until) {
-			return &LockedError{name, held.By, held.Until}
+			return &LockedError{Manifest: name, By: held.By, Until: held.Until}
 		}
 		k.m.rec.Lock = &record.Lock{Token: rand.Text(), By: record.Principal(ctx)}
 		return k.extend(ctx)
@@ -121,6 +121,26 @@ func (k *ManifestLock) SetRollout(ctx context.Context, state json.RawMessage) er
 
 const maxRollout = 200 << 10
 
+// Managed returns the list that SetManaged stored; nil if it is not known what the manifest manages.
+func (k *ManifestLock) Managed(ctx context.Context) ([]RecordID, error) {
+	s, err := k.catalog.state(ctx, k.space, &k.m)
+	return s.Managed, err
+}
+
+// SetManaged stores which records the manifest manages, for [Manifests.State]: before a change that adds to them, with
+// those that it adds. The list may have more than these.
+func (k *ManifestLock) SetManaged(ctx context.Context, all []RecordID) error {
+	if k.m.rec.Lock == nil {
+		return fmt.Errorf("list what a manifest manages: the lock was released: %w", weir.ErrConflict)
+	}
+	list, err := k.catalog.text(k.space, k.m.key.ID, 0).List(ctx, k.m.rec.Managed, all)
+	if err != nil || list == k.m.rec.Managed {
+		return err
+	}
+	k.m.rec.Managed = list
+	return k.lost(k.extend(ctx))
+}
+
 // Record adds a revision that was applied to the end, and releases the lock. It sets Manifest, Revision, At and By.
 func (k *ManifestLock) Record(ctx context.Context, rev Revision, text []byte) (Revision, error) {
 	if k.m.rec.Lock == nil {
@@ -132,7 +152,9 @@ func (k *ManifestLock) Record(ctx context.Context, rev Revision, text []byte) (R
 	if err != nil {
 		return rev, err
 	}
-	k.m.rec = record.Manifest{Revision: rev.Revision, Hash: rev.Hash, At: rev.At, By: rev.By, Summary: rev.Summary}
+	k.m.rec = record.Manifest{
+		Revision: rev.Revision, Hash: rev.Hash, At: rev.At, By: rev.By, Summary: rev.Summary, Managed: k.m.rec.Managed,
+	}
 	ev := record.Event{Action: "manifest.apply", Subject: "manifest:" + rev.Manifest, After: rev}
 	if last.Revision > 0 {
 		ev.Before = last
@@ -147,7 +169,7 @@ func (k *ManifestLock) Release(ctx context.Context) error {
 	if k.m.rec.Lock == nil {
 		return nil
 	}
-	if k.m.rec.Lock = nil; k.m.rec.Revision == 0 && k.m.rec.Rollout == nil {
+	if k.m.rec.Lock = nil; k.m.rec.Revision == 0 && k.m.rec.Rollout == nil && k.m.rec.Managed == nil {
 		r := store.Record{Key: k.m.key, Version: k.m.version}
 		return k.lost(k.catalog.commit(ctx, k.space, nil, record.Remove(r)))
 	}
@@ -164,18 +186,5 @@ func (k *ManifestLock) lost(err error) error {
 	return fmt.Errorf("lock of manifest %q: %w", k.m.key.ID, err)
 }
 
-// LockedError reports that another process is applying the manifest.
-type LockedError struct {
-	Manifest string
-	By       string    // the holder of the lock; see WithPrincipal
-	Until    time.Time // when the lock expires
-}
-
-// Error names the manifest, the holder of the lock, and when it expires.
-func (e *LockedError) Error() string {
-	return fmt.Sprintf("manifest %q is being applied by %s: retry when they are done, or at %s when the lock expires",
-		e.Manifest, strings.TrimSpace(e.By), e.Until.UTC().Format(time.RFC3339))
-}
-
-// Is reports whether target is [weir.ErrConflict].
-func (e *LockedError) Is(target error) bool { return target == weir.ErrConflict }
+// LockedError reports that another process is applying the manifest. It is [weir.ErrConflict].
+type LockedError = revision.LockedError

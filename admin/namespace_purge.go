@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 
 	"github.com/weirlimits/weir"
@@ -76,28 +75,14 @@ func (s *Namespaces) purgeable(ctx context.Context, nameOrID string) ([]purge.Or
 
 // findOrphans looks for an orphan with the id, then for orphans that had the name.
 func (s *Namespaces) findOrphans(ctx context.Context, nameOrID string) ([]purge.Orphan, error) {
-	id, err := s.get(ctx, record.NamespaceIDKey(nameOrID))
-	if err != nil {
-		return nil, err
-	}
-	ids := []store.Record{id}
-	if id.Version == 0 {
-		page, err := s.list(ctx, store.Query{Namespace: store.Registry, Kind: store.KindNamespaceID, Parent: nameOrID})
-		if err != nil {
-			return nil, err
-		}
-		ids = page.Records
-	}
-	orphans, err := s.orphans(ctx, ids)
+	orphans, used, err := purge.Find(ctx, s.parts.Store, nameOrID, s.contents)
 	switch {
-	case err != nil:
-		return nil, err
-	case len(orphans) == 0 && !slices.ContainsFunc(ids, func(r store.Record) bool { return r.Expires.IsZero() }):
-		return nil, notFound("namespace", nameOrID)
-	case len(orphans) == 0:
+	case err != nil || len(orphans) > 0:
+		return orphans, err
+	case used:
 		return nil, configErr("namespace", "%q is the id of a named namespace: delete and purge it by name", nameOrID)
 	}
-	return orphans, nil
+	return nil, notFound("namespace", nameOrID)
 }
 
 // contents returns what a namespace holds.
@@ -119,19 +104,9 @@ func (s *Namespaces) Orphans(ctx context.Context, query NamespaceQuery) (Page[Na
 		return Page[Namespace]{}, err
 	}
 	out := Page[Namespace]{Next: page.Next}
-	for rs := range slices.Chunk(page.Records, 25) {
-		orphans, err := s.orphans(ctx, rs)
-		if err != nil {
-			return Page[Namespace]{}, err
-		}
-		for _, o := range orphans {
-			out.Items = append(out.Items, Namespace{Name: o.Name, ID: o.ID})
-		}
+	orphans, err := purge.Orphans(ctx, s.parts.Store, page.Records, s.contents)
+	for _, o := range orphans {
+		out.Items = append(out.Items, Namespace{Name: o.Name, ID: o.ID})
 	}
-	return out, nil
-}
-
-// orphans returns those of the id records that no name refers to.
-func (s *Namespaces) orphans(ctx context.Context, ids []store.Record) ([]purge.Orphan, error) {
-	return purge.Orphans(ctx, s.parts.Store, ids, s.contents)
+	return out, err
 }

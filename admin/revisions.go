@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
 	"strconv"
 	"time"
 
@@ -105,12 +106,35 @@ func (c catalog) text(space, manifest string, n int) *revision.Text {
 	}
 }
 
-// Last returns the last revision of a manifest, of Revision 0 if it was never applied to the end, and its rollout.
-func (s *Manifests) Last(ctx context.Context, manifest string) (rev Revision, rollout []byte, err error) {
-	var m manifestState
+// ManifestState is what is kept of a manifest beside its revisions.
+type ManifestState struct {
+	Last    Revision        // of Revision 0 if it was never applied to the end
+	Rollout json.RawMessage // see [ManifestLock.SetRollout]
+	// Managed names all records that the manifest manages, and perhaps others. It is nil if nobody has listed them,
+	// because an earlier version of weir applied the manifest last.
+	Managed []RecordID
+}
+
+// State returns what is kept of a manifest.
+func (s *Manifests) State(ctx context.Context, manifest string) (ManifestState, error) {
 	space, err := s.space(ctx, checkID("manifest", manifest))
-	if err == nil {
-		m, err = s.read(ctx, space, manifest)
+	if err != nil {
+		return ManifestState{}, err
 	}
-	return m.last, m.rec.Rollout, err
+	m, err := s.read(ctx, space, manifest)
+	if err != nil {
+		return ManifestState{}, err
+	}
+	return s.state(ctx, space, &m)
+}
+
+func (c catalog) state(ctx context.Context, space string, m *manifestState) (ManifestState, error) {
+	out := ManifestState{Last: m.last, Rollout: m.rec.Rollout}
+	switch {
+	case m.version == 0:
+		out.Managed = []RecordID{}
+	case m.rec.Managed != nil:
+		return out, c.text(space, m.key.ID, 0).Listed(ctx, *m.rec.Managed, &out.Managed)
+	}
+	return out, nil
 }

@@ -58,35 +58,10 @@ func (sc Scope) key(space string) store.Key { return record.Scope(sc).Key(space)
 
 func (sc Scope) source() weir.Source { return weir.Source(policy.SourceOf(record.Scope(sc))) }
 
-// subject returns the subject of audit events about the limits.
-func (sc Scope) subject() string {
-	switch {
-	case sc.Entity != "":
-		return "entity:" + sc.Entity
-	case sc.Plan != "":
-		return "plan:" + sc.Plan
-	case sc.Resource != "":
-		return "resource:" + sc.Resource
-	}
-	return "system"
-}
+func (sc Scope) subject() string { return record.Scope(sc).Subject() }
 
 func (sc Scope) missing() error {
-	switch sc.source() {
-	case weir.SourceEntity:
-		return fmt.Errorf("limits of entity %q on %s: %w", sc.Entity, store.ResourceQuoted(sc.Resource),
-			weir.ErrNotFound)
-	case weir.SourceEntityDefault:
-		return notFound("default limits of entity", sc.Entity)
-	case weir.SourcePlan:
-		return fmt.Errorf("limits of plan %q on %s: %w", sc.Plan, store.ResourceQuoted(sc.Resource), weir.ErrNotFound)
-	case weir.SourcePlanDefault:
-		return notFound("default limits of plan", sc.Plan)
-	case weir.SourceResource:
-		return fmt.Errorf("limits of %s: %w", store.ResourceQuoted(sc.Resource), weir.ErrNotFound)
-	default:
-		return fmt.Errorf("limits of the system: %w", weir.ErrNotFound)
-	}
+	return fmt.Errorf("%s: %w", record.Scope(sc).Name(), weir.ErrNotFound)
 }
 
 func scopedLimits(r store.Record) (ScopedLimits, error) {

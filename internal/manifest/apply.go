@@ -139,7 +139,10 @@ func (p *Plan) applyWith(
 	ctx context.Context, lim *weir.Limiter, lock *admin.ManifestLock, res Result, todo []*Change, opts ApplyOptions,
 ) (Result, error) {
 	a := &applier{lim: lim, lock: lock, opts: opts, res: &res, total: len(todo)}
-	err := a.run(ctx, todo)
+	err := p.list(ctx, lock, todo, false)
+	if err == nil {
+		err = a.run(ctx, todo)
+	}
 	if err == nil && len(res.Failed) > 0 {
 		err = &FailedError{len(res.Failed), len(todo), res.Failed[0]}
 	}
@@ -150,12 +153,41 @@ func (p *Plan) applyWith(
 		_ = lock.Release(ctx) // the earlier error is the one to report
 		return res, err
 	}
+	if err := p.list(ctx, lock, todo, true); err != nil {
+		return res, errors.Join(err, lock.Release(ctx))
+	}
 	rev := admin.Revision{Hash: p.Hash, Summary: cmp.Or(opts.Summary, res.summary(opts.Rollback))}
 	rev, err = lock.Record(ctx, rev, p.manifest.Source())
 	if err == nil {
 		res.Revision = rev.Revision
 	}
 	return res, err
+}
+
+// list lists what the manifest manages: before the changes with what they add, and once they are done without what they
+// removed.
+func (p *Plan) list(ctx context.Context, lock *admin.ManifestLock, todo []*Change, done bool) error {
+	managed, err := lock.Managed(ctx)
+	if err != nil {
+		return err
+	}
+	all := make(map[Key]bool)
+	for _, id := range managed {
+		all[Key(id)] = true
+	}
+	for _, k := range p.managed {
+		all[k] = true
+	}
+	for _, c := range todo {
+		if all[c.key] = true; done && c.after == nil {
+			delete(all, c.key)
+		}
+	}
+	ids := make([]admin.RecordID, 0, len(all))
+	for _, k := range keysOf(all) {
+		ids = append(ids, admin.RecordID(k))
+	}
+	return lock.SetManaged(ctx, ids)
 }
 
 // unadopted returns the error that adopting records needs consent.

@@ -87,7 +87,7 @@ func TestStoreFails(t *testing.T) {
 	onStores(t, func(t *testing.T, lim *weir.Limiter, st *faulty) {
 		m := many(t, 100, 1)
 		p := plan(t, lim, m)
-		st.failAt = st.commits.Load() + 3 // the lock, and a step of 20 of 40
+		st.failAt = st.commits.Load() + 5 // the lock, the list, its place, and a step of 20 of 40
 		res, err := manifest.Apply(t.Context(), lim, p, manifest.ApplyOptions{})
 		var failed *manifest.FailedError
 		var trouble *store.Error
@@ -96,9 +96,9 @@ func TestStoreFails(t *testing.T) {
 			t.Errorf("%d created, %d failed: %v", res.Created, len(res.Failed), err)
 		}
 		st.failAt = 0
-		rev, _, err := admin.New(lim).Manifests.Last(t.Context(), "default")
+		state, err := admin.New(lim).Manifests.State(t.Context(), "default")
 		must(t, err)
-		if rev.Revision != 0 {
+		if rev := state.Last; rev.Revision != 0 {
 			t.Errorf("recorded: %+v", rev)
 		}
 		if p := plan(t, lim, m); p.Unchanged != res.Created || p.Count(manifest.Create) != len(res.Failed) {

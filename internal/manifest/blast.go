@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest/delta"
+	"github.com/weirlimits/weir/internal/manifest/live"
 	"github.com/weirlimits/weir/internal/policy"
 )
 
@@ -45,33 +46,43 @@ type reach struct {
 	changes       []Change
 	at            map[admin.Scope]*Change // those that change limits
 	moves         map[string]*Change      // those that give an entity another plan, which its descendants may inherit
-	before, after scopes
+	before, after live.Scopes
+	lv            *reading
+	declared      []string // entities
 }
 
-func newReach(changes []Change, before, after scopes) *reach {
-	r := &reach{changes, make(map[admin.Scope]*Change, len(changes)), make(map[string]*Change), before, after}
-	for i := range changes {
-		c := &changes[i]
+func newReach(ctx context.Context, p *Plan, lv *reading) *reach {
+	r := &reach{
+		changes: p.Changes, at: make(map[admin.Scope]*Change, len(p.Changes)), moves: make(map[string]*Change),
+		before: p.before, after: p.limits, lv: lv,
+	}
+	for k := range p.manifest.Records {
+		if k.Own {
+			r.declared = append(r.declared, k.Entity)
+		}
+	}
+	for i := range p.Changes {
+		c := &p.Changes[i]
 		switch {
 		case slices.ContainsFunc(c.Fields, func(f delta.Field) bool {
 			return f.Limit != "" || f.Name == boundedMember.key
 		}):
 			r.at[c.key.Scope] = c
-		case c.key.Own && before.plan(c.key.Entity) != after.plan(c.key.Entity):
+		case c.key.Own && r.before.Plan(c.key.Entity) != r.after.Plan(c.key.Entity):
 			r.moves[c.key.Entity] = c
 		default:
 			continue
 		}
 		c.Touches = &Touches{seen: make(map[string]bool)}
 	}
-	r.members()
+	r.members(ctx)
 	return r
 }
 
 // mover returns the change that gives an entity another plan: its own, or that of its nearest ancestor that has one.
 func (r *reach) mover(id string) *Change {
 	for range weir.MaxDepth {
-		e := r.after.entities[id]
+		e := r.after.Entity(id)
 		if c := r.moves[id]; c != nil || e == nil || e.Parent == "" {
 			return c
 		}
@@ -81,11 +92,15 @@ func (r *reach) mover(id string) *Change {
 }
 
 // members counts the entities on the plans that change.
-func (r *reach) members() {
+func (r *reach) members(ctx context.Context) {
 	count := make(map[string]int)
 	if slices.ContainsFunc(r.changes, func(c Change) bool { return c.Touches != nil && c.key.Plan != "" }) {
-		for id := range r.after.entities {
-			count[r.after.plan(id)]++
+		ids := slices.Concat(r.lv.Entities(ctx), r.declared)
+		slices.Sort(ids)
+		for _, id := range slices.Compact(ids) {
+			if r.after.Entity(id) != nil {
+				count[r.after.Plan(id)]++
+			}
 		}
 	}
 	for _, c := range r.at {
@@ -96,11 +111,13 @@ func (r *reach) members() {
 }
 
 // queries returns one query per affected entity or resource, or one for all.
-func (r *reach) queries() (queries []admin.BucketQuery) {
+func (r *reach) queries(ctx context.Context) (queries []admin.BucketQuery) {
 	all := admin.BucketQuery{Max: maxCounted}
-	for _, e := range r.after.entities {
-		if r.moves[e.Parent] != nil {
-			return []admin.BucketQuery{all}
+	for id := range r.moves {
+		for _, child := range slices.Concat(r.lv.Children(ctx, id), r.declared) {
+			if e := r.after.Entity(child); e != nil && e.Parent == id {
+				return []admin.BucketQuery{all}
+			}
 		}
 	}
 	for i := range r.changes {
@@ -108,10 +125,7 @@ func (r *reach) queries() (queries []admin.BucketQuery) {
 		if c.Touches == nil {
 			continue
 		}
-		q := admin.BucketQuery{Entity: c.key.Entity, Max: maxCounted}
-		if c.key.Entity == "" {
-			q.Resource = c.key.Resource
-		}
+		q := admin.BucketQuery{Entity: c.key.Entity, Resource: c.key.Resource, Max: maxCounted}
 		if !slices.Contains(queries, q) {
 			queries = append(queries, q)
 		}
@@ -124,7 +138,7 @@ func (r *reach) queries() (queries []admin.BucketQuery) {
 
 // count counts what the changes touch: all buckets if exact, otherwise the first of each query.
 func (r *reach) count(ctx context.Context, lim *weir.Limiter, exact bool) error {
-	queries := r.queries()
+	queries := r.queries(ctx)
 	counted := make(map[[2]string]bool)
 	for _, q := range queries {
 		for {
@@ -132,6 +146,7 @@ func (r *reach) count(ctx context.Context, lim *weir.Limiter, exact bool) error 
 			if err != nil {
 				return err
 			}
+			r.load(ctx, page.Items)
 			for i := range page.Items {
 				b := &page.Items[i]
 				if id := [2]string{b.Entity, b.Resource}; len(queries) == 1 || !counted[id] {
@@ -156,6 +171,23 @@ func (r *reach) count(ctx context.Context, lim *weir.Limiter, exact bool) error 
 	return nil
 }
 
+// load reads what decides about the limits of buckets.
+func (r *reach) load(ctx context.Context, buckets []admin.Bucket) {
+	ids := make([]string, len(buckets))
+	for i := range buckets {
+		ids[i] = buckets[i].Entity
+	}
+	r.lv.LoadChains(ctx, ids, r.after.Entity)
+	var deciding []admin.RecordID
+	for i := range buckets {
+		for _, w := range []live.Scopes{r.before, r.after} {
+			b := &buckets[i]
+			deciding = append(deciding, w.Deciding(admin.Scope{Entity: b.Entity, Resource: b.Resource})...)
+		}
+	}
+	r.lv.Load(ctx, deciding...)
+}
+
 // atLeast marks the changes that a query covered as incomplete.
 func (r *reach) atLeast(q admin.BucketQuery) {
 	for i := range r.changes {
@@ -168,9 +200,9 @@ func (r *reach) atLeast(q admin.BucketQuery) {
 
 // touch counts a bucket for the changes of the scopes that limit it before and after, at the time at which each begins.
 func (r *reach) touch(b *admin.Bucket) {
-	times := []time.Time{r.after.at}
-	for _, w := range []scopes{r.before, r.after} {
-		for _, sc := range policy.Scopes(b.Entity, w.plan(b.Entity), b.Resource) {
+	times := []time.Time{r.after.At}
+	for _, w := range []live.Scopes{r.before, r.after} {
+		for _, sc := range policy.Scopes(b.Entity, w.Plan(b.Entity), b.Resource) {
 			if c := r.at[admin.Scope(sc)]; c != nil && !slices.Contains(times, c.begins) {
 				times = append(times, c.begins)
 			}
@@ -183,15 +215,15 @@ func (r *reach) touch(b *admin.Bucket) {
 
 // touchAt is touch for the changes that begin at a time.
 func (r *reach) touchAt(b *admin.Bucket, at time.Time) {
-	was, is := r.before.as(at).first(b.Entity, b.Resource), r.after.as(at).first(b.Entity, b.Resource)
-	had, has := len(was.limits) > 0, len(is.limits) > 0
-	over, now := []string(nil), at.Equal(r.after.at)
+	was, is := r.before.As(at).First(b.Entity, b.Resource), r.after.As(at).First(b.Entity, b.Resource)
+	had, has := len(was.Limits) > 0, len(is.Limits) > 0
+	over, now := []string(nil), at.Equal(r.after.At)
 	if now { // what will be outstanding later is not known
-		over = overrun(b, is.limits)
+		over = overrun(b, is.Limits)
 	}
-	moved := was.scope != is.scope
-	of := func(l layer) *Change {
-		if c := r.at[l.scope]; c != nil && c.begins.Equal(at) {
+	moved := was.Scope != is.Scope
+	of := func(l live.Layer) *Change {
+		if c := r.at[l.Scope]; c != nil && c.begins.Equal(at) {
 			return c
 		}
 		return nil

@@ -2,12 +2,10 @@ package manifest
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest/delta"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
@@ -29,47 +27,6 @@ var boundedMember = member{
 	diff: func(old, set *admin.Declared) []delta.Field {
 		return delta.Bounded(old.Limits.Bounded, set.Limits.Bounded)
 	},
-}
-
-// lasting returns a record without limits that had ended by a time.
-func lasting(d admin.Declared, at time.Time) admin.Declared {
-	if d.Limits == nil || !slices.ContainsFunc(d.Limits.Bounded, func(b admin.Bounded) bool { return b.Ended(at) }) {
-		return d
-	}
-	l := *d.Limits
-	l.Bounded = slices.DeleteFunc(slices.Clone(l.Bounded), func(b admin.Bounded) bool { return b.Ended(at) })
-	d.Limits = &l
-	return d
-}
-
-// blank reports whether a record sets nothing.
-func blank(d *admin.Declared) bool { return d.Limits != nil && d.Limits.Empty() }
-
-// limitsAt returns the limits that a record has at a time, by name; nil if it has none.
-func limitsAt(d *admin.Declared, at time.Time) []weir.Limit {
-	if d.Limits == nil {
-		return nil
-	}
-	return delta.Sorted(d.Limits.At(at))
-}
-
-// course returns when the limits of any of the records change: now, and whenever some begin or end from then on.
-func course(now time.Time, records ...*admin.Declared) []time.Time {
-	all := []time.Time{now}
-	for _, d := range records {
-		if d.Limits == nil {
-			continue
-		}
-		for _, b := range d.Limits.Bounded {
-			for _, t := range []time.Time{b.From.Time(), b.Until.Time()} {
-				if t.After(now) {
-					all = append(all, t)
-				}
-			}
-		}
-	}
-	slices.SortFunc(all, time.Time.Compare)
-	return slices.CompactFunc(all, time.Time.Equal)
 }
 
 // untimely warns of declared limits that have ended, and of local times that occur twice.

@@ -8,6 +8,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest/delta"
+	"github.com/weirlimits/weir/internal/manifest/live"
 )
 
 // Action is the kind of a change to a record.
@@ -55,12 +56,12 @@ type work struct {
 }
 
 // describe fills in the description of a change, given the limits that apply before and after all changes.
-func (c *Change) describe(before, after scopes) {
+func (c *Change) describe(before, after live.Scopes) {
 	c.Target, c.Own, c.Scope = c.key.String(), c.key.Own, c.key.Scope
 	nothing := &admin.Declared{Entity: &admin.Entity{}, Limits: &admin.ScopedLimits{}}
 	old, set := nothing, cmp.Or(c.after, nothing)
 	if exists(&c.before) {
-		still := lasting(c.before, before.at)
+		still := live.Lasting(c.before, before.At)
 		old = &still
 	}
 	c.Fields, c.Was, c.Set = c.key.kind().fields(old, set), limitsOf(old), limitsOf(set)
@@ -71,17 +72,17 @@ func (c *Change) describe(before, after scopes) {
 		return
 	}
 	changed := false
-	c.begins = before.at
-	for _, at := range course(before.at, old, set) {
-		switch was, is := limitsAt(old, at), limitsAt(set, at); {
+	c.begins = before.At
+	for _, at := range live.Course(before.At, old, set) {
+		switch was, is := live.LimitsAt(old, at), live.LimitsAt(set, at); {
 		case slices.Equal(was, is):
 			continue
 		case len(was) > 0 && len(is) > 0:
 			c.Moves = c.Moves.And(delta.OfLimits(was, is))
 		case len(is) > 0:
-			c.fallBack(before.as(at).below(c.key.Scope), is, true)
+			c.fallBack(before.As(at).Below(c.key.Scope), is, true)
 		default:
-			c.fallBack(after.as(at).below(c.key.Scope), was, false)
+			c.fallBack(after.As(at).Below(c.key.Scope), was, false)
 		}
 		if !changed {
 			changed, c.begins = true, at
@@ -96,11 +97,11 @@ func (c *Change) describe(before, after scopes) {
 
 // fallBack describes the effect of adding or removing all limits of a scope. others are the limits that applied
 // before, or will apply afterwards.
-func (c *Change) fallBack(others []layer, limits []weir.Limit, set bool) {
+func (c *Change) fallBack(others []live.Layer, limits []weir.Limit, set bool) {
 	all := make([][]weir.Limit, len(others))
 	for i, o := range others {
-		all[i] = o.limits
-		m := movesOn(c.key.Resource, o.limits, limits)
+		all[i] = o.Limits
+		m := delta.On(c.key.Resource, o.Limits, limits)
 		if !set {
 			m = m.Inverse()
 		}
@@ -109,4 +110,22 @@ func (c *Change) fallBack(others []layer, limits []weir.Limit, set bool) {
 	if c.From == "" && len(c.Applies) == 0 { // they begin with this
 		c.From, c.Applies = from(others), delta.Applying(all, limits, set)
 	}
+}
+
+// from describes where limits come from.
+func from(others []live.Layer) string {
+	if len(others) == 1 {
+		if len(others[0].Limits) == 0 {
+			return ""
+		}
+		if sc := others[0].Scope; sc != (admin.Scope{}) {
+			return Key{Scope: sc}.String()
+		}
+		return "the system defaults"
+	}
+	text := "each resource that has limits"
+	if len(others[0].Limits) > 0 {
+		return text + ", else the system defaults"
+	}
+	return text + "; requests on other resources are an error"
 }

@@ -103,7 +103,7 @@ create entity team on the total (tightens)`
 	if got := string(exported.Text()); got != groupsText || elsewhere != 0 {
 		t.Errorf("left out %d, exported:\n%s", elsewhere, got)
 	}
-	if p := plan(t, lim, m); len(p.Changes) > 0 || p.LeftAlone > 0 {
+	if p := planWhole(t, lim, m); len(p.Changes) > 0 || len(p.Unmanaged) > 0 {
 		t.Errorf("planned again: %+v", p)
 	}
 	for on, want := range map[[2]string]string{

@@ -217,7 +217,7 @@ var (
 var (
 	nameMember   = textMember("name", func(r *admin.Declared) *string { return &r.Entity.Name }, nil, nil)
 	parentMember = textMember("parent", func(r *admin.Declared) *string { return &r.Entity.Parent },
-		(*decoder).ID, parentMoves)
+		(*decoder).ID, delta.OfParents)
 	planMember = textMember("plan", func(r *admin.Declared) *string { return &r.Entity.Plan }, (*decoder).ID,
 		func(old, set *admin.Declared) delta.Moves {
 			if old.Entity.Plan != set.Entity.Plan {
@@ -239,7 +239,7 @@ var (
 		},
 		diff: func(old, set *admin.Declared) []delta.Field {
 			return delta.Text("cascade", strconv.FormatBool(old.Entity.Cascade), strconv.FormatBool(set.Entity.Cascade),
-				parentMoves(old, set))
+				delta.OfParents(old, set))
 		},
 	}
 	metadataMember = member{
@@ -322,22 +322,6 @@ func oneOf(allowed ...string) func(d *decoder, n *yaml.Node, path, text string) 
 		d.Bad(d.Follow(n), path, strictyaml.Allowed(text, allowed), "%s is unknown", strictyaml.Quote(text))
 		return false
 	}
-}
-
-// parentMoves returns the direction of charging another parent. Whether that loosens or tightens depends on the
-// parents' limits; charging one more can only tighten.
-func parentMoves(old, set *admin.Declared) delta.Moves {
-	charged := func(e *admin.Entity) bool { return e.Cascade && e.Parent != "" }
-	before, after := charged(old.Entity), charged(set.Entity)
-	switch {
-	case after && before && old.Entity.Parent != set.Entity.Parent:
-		return delta.Both
-	case after && !before:
-		return delta.Tightens
-	case before && !after:
-		return delta.Loosens
-	}
-	return delta.Same
 }
 
 // nearLimit reads percentages; an empty list means none. The schema cannot express that they must ascend.

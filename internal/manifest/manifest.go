@@ -14,6 +14,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest/delta"
+	"github.com/weirlimits/weir/internal/manifest/live"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
@@ -30,12 +31,9 @@ type Manifest struct {
 }
 
 // Key names a record: an entity, or the limits of a scope.
-type Key struct {
-	admin.Scope
-	Own bool // the entity itself
-}
+type Key admin.RecordID
 
-func entityKey(id string) Key { return Key{admin.Scope{Entity: id}, true} }
+func entityKey(id string) Key { return Key(live.Entity(id)) }
 
 // Record is a declared record: either Entity or Limits is set. Limits are sorted by name.
 type Record struct {
@@ -129,14 +127,6 @@ func marked(d admin.Declared, name string) admin.Declared {
 	l := *d.Limits
 	l.Managed = mark
 	return admin.Declared{Limits: &l}
-}
-
-// keyOf returns the key of a live record.
-func keyOf(live *admin.Declared) Key {
-	if live.Entity != nil {
-		return entityKey(live.Entity.ID)
-	}
-	return Key{Scope: live.Limits.Scope}
 }
 
 // limitsOf returns the limits of a record by name; nil if it has none.

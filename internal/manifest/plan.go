@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/manifest/live"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
@@ -23,11 +25,9 @@ type Plan struct {
 	CreateNamespace bool     `json:"create_namespace"`
 	Changes         []Change `json:"changes"`
 	Unchanged       int      `json:"unchanged"` // records that are as declared
-	// LeftAlone counts records that no manifest declares, and Others those of other manifests.
-	LeftAlone int            `json:"left_alone"`
-	Others    map[string]int `json:"others,omitempty"`
-	// Some names some of the records left alone.
-	Some []string `json:"left_alone_some,omitempty"`
+	// Unmanaged names the records that no manifest manages and this one does not declare, if the whole namespace was
+	// read.
+	Unmanaged []string `json:"unmanaged,omitempty"`
 	// Warnings are what is probably a mistake in what is declared.
 	Warnings []string `json:"warnings,omitempty"`
 	// Last is the last revision that was fully applied.
@@ -44,8 +44,9 @@ type Plan struct {
 // made is what a plan was made from.
 type made struct {
 	manifest *Manifest
-	before   scopes
-	limits   scopes // after the changes
+	managed  []Key // records that the manifest manages, and perhaps others
+	before   live.Scopes
+	limits   live.Scopes // after the changes
 }
 
 // ProblemsError reports why a manifest cannot be applied to the live records.
@@ -62,19 +63,23 @@ func (e ProblemsError) Error() string {
 // PlanOptions define how to plan.
 type PlanOptions struct {
 	Exact bool // count all live buckets that a change touches, instead of the first 1,000
+	// Whole reads the whole namespace, not only what the manifest declares and manages: for [Plan.Unmanaged], and for
+	// [Plan.Limits] of many entities.
+	Whole bool
 }
 
 // Make compares a manifest with the live records of its namespace. It writes nothing.
 func Make(ctx context.Context, lim *weir.Limiter, m *Manifest, opts PlanOptions) (*Plan, error) {
 	lim = lim.In(m.Namespace)
-	lv, err := read(ctx, lim, m.Name)
+	lv, err := read(ctx, lim, m, opts.Whole || opts.Exact)
 	if err != nil {
 		return nil, err
 	}
 	p := &Plan{
 		Namespace: m.Namespace, Manifest: m.Name, Hash: m.Hash(), CreateNamespace: lv.missing, Last: lv.last,
-		Changes: []Change{}, made: made{manifest: m, before: scopes{at: time.Now()}},
+		Changes: []Change{}, made: made{manifest: m, managed: lv.managed},
 	}
+	p.before = lv.Scopes(ctx, time.Now())
 	left, err := ongoing(lv.rollout, m.Name, p.Hash)
 	if err != nil {
 		return nil, err
@@ -85,48 +90,67 @@ func Make(ctx context.Context, lim *weir.Limiter, m *Manifest, opts PlanOptions)
 	}
 	var problems ProblemsError
 	for _, k := range keysOf(m.Records) {
-		problems = append(problems, p.declared(k, m.Records[k], lv)...)
+		problems = append(problems, p.declared(k, m.Records[k])...)
 	}
-	for _, k := range keysOf(lv.records) {
-		p.undeclared(k, lv)
+	for _, k := range lv.managed {
+		p.undeclared(k)
 	}
-	before, after := p.entities(lv)
-	problems = append(problems, p.checkParents(after)...)
-	problems = append(problems, p.checkPlans(lv, after)...)
+	if opts.Whole {
+		p.unmanaged(lv)
+	}
+	problems = append(problems, p.checkParents(lv.Below(ctx, p.uprooted()))...)
+	problems = append(problems, p.checkPlans(ctx, lv)...)
+	if err := lv.Err(); err != nil {
+		return nil, err
+	}
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	p.order(before, after)
+	p.order()
 	p.State = p.state()
-	p.Warnings = warnings(m, lv, p.before.at)
-	p.before = scopesOf(lv.records, before, p.before.at)
-	limits := p.after(p.before, after)
+	p.Warnings = warnings(ctx, m, lv, p.before.At)
+	limits := p.after()
 	for i := range p.Changes {
 		p.Changes[i].describe(p.before, limits)
 	}
 	p.Warnings = append(p.Warnings, partial(p.Changes)...)
-	reach := newReach(p.Changes, p.before, limits)
+	reach := newReach(ctx, p, lv)
 	if p.CreateNamespace { // it has no buckets
-		return p, nil
+		return p, lv.Err()
 	}
-	if err := p.refuse(ctx, lim); err != nil {
+	if err := p.refuse(ctx, lim, lv); err != nil {
 		return nil, err
 	}
-	return p, reach.count(ctx, lim, opts.Exact)
+	return p, cmp.Or(reach.count(ctx, lim, opts.Exact), lv.Err())
+}
+
+// unmanaged names the records that no manifest manages.
+func (p *Plan) unmanaged(lv *reading) {
+	var all []Key
+	for id, d := range lv.Known() {
+		if d.Managed() == nil && exists(&d) && p.manifest.Records[Key(id)] == nil {
+			all = append(all, Key(id))
+		}
+	}
+	slices.SortFunc(all, Key.Compare)
+	for _, k := range all {
+		p.Unmanaged = append(p.Unmanaged, k.String())
+	}
 }
 
 // refuse marks the changes that would be refused because they hide a balance.
-func (p *Plan) refuse(ctx context.Context, lim *weir.Limiter) error {
+func (p *Plan) refuse(ctx context.Context, lim *weir.Limiter, lv *reading) error {
 	var changes []admin.DeclaredChange
-	hasBalance := false
-	for _, r := range p.before.records {
-		hasBalance = hasBalance || slices.ContainsFunc(limitsOf(&r), func(l weir.Limit) bool { return l.Balance })
-	}
-	if !hasBalance {
-		return nil
+	may := false
+	for _, r := range lv.Known() {
+		may = may || slices.ContainsFunc(limitsOf(&r), func(l weir.Limit) bool { return l.Balance })
 	}
 	for i := range p.Changes {
 		changes = append(changes, p.Changes[i].declared(p.Manifest))
+		may = may || p.Changes[i].farther()
+	}
+	if !may {
+		return nil
 	}
 	for i, err := range admin.New(lim).Manifests.Check(ctx, changes) {
 		var bad *weir.ConfigError
@@ -146,12 +170,13 @@ func exists(d *admin.Declared) bool {
 }
 
 // declared compares a record with its declaration.
-func (p *Plan) declared(k Key, r *Record, lv *live) (problems []string) {
-	old, set := lv.records[k], lasting(r.Declared, p.before.at)
-	by, still := old.Managed(), lasting(old, p.before.at)
+func (p *Plan) declared(k Key, r *Record) (problems []string) {
+	old := p.before.Get(admin.RecordID(k))
+	set := live.Lasting(r.Declared, p.before.At)
+	by, still := old.Managed(), live.Lasting(old, p.before.At)
 	c := Change{work: work{key: k, before: old, after: &set}}
 	switch {
-	case blank(&set): // as if it were not declared
+	case live.Blank(&set): // as if it were not declared
 		return nil
 	case by != nil && by.Manifest != p.Manifest:
 		return []string{fmt.Sprintf(
@@ -173,62 +198,69 @@ func (p *Plan) declared(k Key, r *Record, lv *live) (problems []string) {
 	return nil
 }
 
-// maxSome is how many names a plan lists next to a count.
+// farther reports whether a change may hide balances that records elsewhere set: on any resource.
+func (c *Change) farther() bool {
+	if c.key.Own {
+		was, is := admin.Entity{}, admin.Entity{}
+		if exists(&c.before) {
+			was = *c.before.Entity
+		}
+		if c.after != nil {
+			is = *c.after.Entity
+		}
+		return was.Plan != is.Plan || was.Parent != is.Parent
+	}
+	return c.key.Entity+c.key.Plan != "" && c.key.Resource == "" && c.after != nil
+}
+
+// maxSome is how many problems are listed next to their number.
 const maxSome = 5
 
-// undeclared removes a record that the manifest manages but does not declare, and leaves any other alone.
-func (p *Plan) undeclared(k Key, lv *live) {
-	old := lv.records[k]
+// undeclared removes a record that the manifest manages, unless it declares it.
+func (p *Plan) undeclared(k Key) {
+	old := p.before.Get(admin.RecordID(k))
 	if r := p.manifest.Records[k]; r != nil {
-		set, still := lasting(r.Declared, p.before.at), lasting(old, p.before.at)
-		if !blank(&set) || blank(&still) { // it was handled, or all that was declared has ended
+		set, still := live.Lasting(r.Declared, p.before.At), live.Lasting(old, p.before.At)
+		if !live.Blank(&set) || live.Blank(&still) { // it was handled, or all that was declared has ended
 			return
 		}
 	}
-	switch by := old.Managed(); {
-	case by != nil && by.Manifest == p.Manifest:
-		p.Changes = append(p.Changes, Change{
-			Action: Delete, work: work{key: k, before: old}, Outside: hash(&old) != by.Hash,
-		})
-	case by != nil:
-		if p.Others == nil {
-			p.Others = make(map[string]int)
-		}
-		p.Others[by.Manifest]++
-	case exists(&old):
-		if p.LeftAlone++; len(p.Some) < maxSome {
-			p.Some = append(p.Some, k.String())
-		}
-	}
+	p.Changes = append(p.Changes, Change{
+		Action: Delete, work: work{key: k, before: old}, Outside: hash(&old) != old.Managed().Hash,
+	})
 }
 
-// entities returns the live entities, and those that there will be.
-func (p *Plan) entities(lv *live) (before, after map[string]*admin.Entity) {
-	before, after = make(map[string]*admin.Entity), make(map[string]*admin.Entity)
-	for k, r := range lv.records {
-		if by := r.Managed(); k.Own && exists(&r) {
-			before[k.Entity] = r.Entity
-			if by == nil || by.Manifest != p.Manifest {
-				after[k.Entity] = r.Entity
-			}
-		}
+// entity returns an entity as it will be.
+func (p *Plan) entity(id string) *admin.Entity {
+	if e := p.manifest.entity(id); e != nil {
+		return e
 	}
-	for k, r := range p.manifest.Records {
-		if k.Own {
-			after[k.Entity] = r.Entity
-		}
+	if e := p.before.Entity(id); e != nil && (e.Managed == nil || e.Managed.Manifest != p.Manifest) {
+		return e
 	}
-	return before, after
+	return nil
 }
 
-// checkParents checks that the chains of all entities will be complete, short enough and free of cycles.
-func (p *Plan) checkParents(after map[string]*admin.Entity) (problems []string) {
+// uprooted returns the entities that are removed, or get another parent.
+func (p *Plan) uprooted() (ids []string) {
+	for i := range p.Changes {
+		c := &p.Changes[i]
+		if c.key.Own && exists(&c.before) && (c.after == nil || c.after.Entity.Parent != c.before.Entity.Parent) {
+			ids = append(ids, c.key.Entity)
+		}
+	}
+	return ids
+}
+
+// checkParents checks that the chains of all entities will be complete, short enough and free of cycles: those of the
+// declared ones, and of others.
+func (p *Plan) checkParents(others []string) (problems []string) {
 	check := func(e *admin.Entity, where string) {
-		road := ancestry(e, weir.MaxDepth, func(id string) *admin.Entity { return after[id] })
+		road := ancestry(e, weir.MaxDepth, p.entity)
 		n := len(road)
 		last, id := road[n-1], strictyaml.Quote(e.ID)
 		switch {
-		case after[last] == nil:
+		case p.entity(last) == nil:
 			problems = append(problems, fmt.Sprintf("entity %s%s has parent %s, which neither exists nor is declared",
 				strictyaml.Quote(road[n-2]), where, strictyaml.Quote(last)))
 		case slices.Contains(road[:n-1], last):
@@ -239,30 +271,45 @@ func (p *Plan) checkParents(after map[string]*admin.Entity) (problems []string) 
 				id, where, weir.MaxDepth))
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(after)) { // the declared ones first
-		if r := p.manifest.Records[entityKey(id)]; r != nil {
+	for _, k := range keysOf(p.manifest.Records) {
+		if r := p.manifest.Records[k]; k.Own {
 			check(r.Entity, fmt.Sprintf(" (%s)", r.at))
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(after)) {
-		if p.manifest.Records[entityKey(id)] == nil {
-			check(after[id], "")
+	slices.Sort(others)
+	for _, id := range others {
+		if e := p.entity(id); e != nil && p.manifest.Records[entityKey(id)] == nil {
+			check(e, "")
 		}
 	}
 	return problems
 }
 
 // checkPlans checks that the plans of all entities will exist.
-func (p *Plan) checkPlans(lv *live, after map[string]*admin.Entity) (problems []string) {
-	for _, id := range slices.Sorted(maps.Keys(after)) {
-		plan := after[id].Plan
-		k := Key{Scope: admin.Scope{Plan: plan}}
-		old, live := lv.records[k]
-		if plan == "" || p.manifest.Records[k] != nil {
+func (p *Plan) checkPlans(ctx context.Context, lv *reading) (problems []string) {
+	named := make(map[string]bool)
+	for k := range p.manifest.Records {
+		named[k.Entity] = named[k.Entity] || k.Own
+	}
+	for i := range p.Changes {
+		if c := &p.Changes[i]; c.key.isPlan() && c.Action == Delete {
+			for _, id := range lv.OnPlan(ctx, c.key.Plan) {
+				named[id] = true
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(named)) {
+		e := p.entity(id)
+		if e == nil || e.Plan == "" {
+			continue
+		}
+		plan, k := e.Plan, admin.RecordID{Scope: admin.Scope{Plan: e.Plan}}
+		old := lv.Get(ctx, k)
+		if p.manifest.Records[Key(k)] != nil {
 			continue
 		}
 		switch r, by := p.manifest.Records[entityKey(id)], old.Managed(); {
-		case live && (by == nil || by.Manifest != p.Manifest): // it stays
+		case old.Version > 0 && (by == nil || by.Manifest != p.Manifest): // it stays
 		case r != nil:
 			problems = append(problems, fmt.Sprintf(
 				"entity %s (%s) has plan %s, which neither exists nor is declared: declare it under plans",
@@ -278,9 +325,9 @@ func (p *Plan) checkPlans(lv *live, after map[string]*admin.Entity) (problems []
 
 // order sorts the changes into the order in which they are made: plans, entities after their parents, then limits, then
 // removals, entities before their parents and plans last.
-func (p *Plan) order(before, after map[string]*admin.Entity) {
-	depth := func(all map[string]*admin.Entity, id string) int {
-		return len(ancestry(all[id], weir.MaxDepth, func(id string) *admin.Entity { return all[id] }))
+func (p *Plan) order() {
+	depth := func(of func(id string) *admin.Entity, id string) int {
+		return len(ancestry(of(id), weir.MaxDepth, of))
 	}
 	for i := range p.Changes {
 		switch c := &p.Changes[i]; {
@@ -289,29 +336,43 @@ func (p *Plan) order(before, after map[string]*admin.Entity) {
 		case c.key.isPlan():
 			c.phase = 0
 		case c.key.Own && c.Action != Delete:
-			c.phase = depth(after, c.key.Entity)
+			c.phase = depth(p.entity, c.key.Entity)
 		case c.Action != Delete:
 			c.phase = 100
 		case !c.key.Own:
 			c.phase = 200
 		default:
-			c.phase = 400 - depth(before, c.key.Entity)
+			c.phase = 400 - depth(p.before.Entity, c.key.Entity)
 		}
 	}
 	slices.SortStableFunc(p.Changes, func(a, b Change) int { return a.phase - b.phase })
 }
 
 // after returns the limits that will apply.
-func (p *Plan) after(before scopes, entities map[string]*admin.Entity) scopes {
-	records := maps.Clone(before.records)
+func (p *Plan) after() live.Scopes {
+	changed := make(map[admin.RecordID]*admin.Declared)
 	for i := range p.Changes {
-		if c := &p.Changes[i]; c.after == nil {
-			delete(records, c.key)
-		} else {
-			records[c.key] = *c.after
-		}
+		changed[admin.RecordID(p.Changes[i].key)] = p.Changes[i].after
 	}
-	p.limits = scopesOf(records, entities, p.before.at)
+	p.limits = live.Scopes{
+		At: p.before.At, Entity: p.entity,
+		Get: func(id admin.RecordID) admin.Declared {
+			if d, is := changed[id]; is {
+				return *cmp.Or(d, &admin.Declared{})
+			}
+			return p.before.Get(id)
+		},
+		Resources: func() []admin.Scope {
+			all := p.before.Resources()
+			for i := range p.Changes {
+				sc := p.Changes[i].key.Scope
+				if sc.Entity+sc.Plan == "" && sc.Resource != "" && !slices.Contains(all, sc) {
+					all = append(all, sc)
+				}
+			}
+			return all
+		},
+	}
 	return p.limits
 }
 
@@ -338,11 +399,8 @@ func (p *Plan) Tightening() (n int) {
 	return n
 }
 
-// Limits returns functions for the limits that apply to an entity on a resource before and after the changes, or nil
-// if none do. A loaded plan does not have them.
+// Limits returns functions for the limits that apply to an entity on a resource before and after the changes. A loaded
+// plan does not have them.
 func (p *Plan) Limits() (before, after func(entity, resource string) []weir.Limit) {
-	of := func(w scopes) func(entity, resource string) []weir.Limit {
-		return func(entity, resource string) []weir.Limit { return w.first(entity, resource).limits }
-	}
-	return of(p.before), of(p.limits)
+	return p.before.Limits, p.limits.Limits
 }

@@ -59,9 +59,9 @@ func TestLife(t *testing.T) {
 		must(t, admin.New(alpha).Limits.Set(ctx, admin.Scope{Resource: "gpt-4"}, weir.PerMinute("rpm", 2000)))
 		must(t, admin.New(alpha).Limits.Delete(ctx, admin.Scope{Resource: "claude-3"}))
 		must(t, admin.New(alpha).Limits.Set(ctx, admin.Scope{Resource: "by-hand"}, weir.PerMinute("rpm", 1)))
-		p = plan(t, lim, m)
-		if diff := cmp.Diff("create resource claude-3 (loosens)\nupdate resource gpt-4 (tightens) outside", changes(p)); diff != "" || p.LeftAlone != 1 {
-			t.Errorf("%s, left alone %d", diff, p.LeftAlone)
+		p = planWhole(t, lim, m)
+		if diff := cmp.Diff("create resource claude-3 (loosens)\nupdate resource gpt-4 (tightens) outside", changes(p)); diff != "" || len(p.Unmanaged) != 1 || p.Unmanaged[0] != "resource by-hand" {
+			t.Errorf("%s, not managed %q", diff, p.Unmanaged)
 		}
 		apply(t, lim, m)
 
@@ -213,9 +213,9 @@ func TestMoved(t *testing.T) {
 		if !errors.As(err, &failed) || !errors.Is(err, weir.ErrConflict) || failed.Failed != 1 || res.Created != 1 || res.Failed[0].Target != "resource a" {
 			t.Errorf("%+v, %v", res, err)
 		}
-		rev, _, err := admin.New(lim).Manifests.Last(ctx, "default")
+		state, err := admin.New(lim).Manifests.State(ctx, "default")
 		must(t, err)
-		if rev.Revision != 0 {
+		if rev := state.Last; rev.Revision != 0 {
 			t.Errorf("recorded as done: %+v", rev)
 		}
 		if got := changes(plan(t, lim, m)); got != "adopt resource a (tightens)" {

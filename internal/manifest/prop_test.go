@@ -183,14 +183,14 @@ func TestExportThenPlan(t *testing.T) {
 		m, _, err := manifest.Export(t.Context(), lim.In("ns"), manifest.DefaultName)
 		must(t, err)
 		read := decodeOne(t, string(m.Text()))
-		p := plan(t, lim, read)
+		p := planWhole(t, lim, read)
 		for _, c := range p.Changes {
 			if c.Action != manifest.Adopt || len(c.Fields) > 0 {
 				rt.Fatalf("%s\nchanges %+v", m.Text(), c)
 			}
 		}
-		if p.LeftAlone != 0 || p.CreateNamespace {
-			rt.Fatalf("left alone: %v", p.Some)
+		if len(p.Unmanaged) != 0 || p.CreateNamespace {
+			rt.Fatalf("left alone: %v", p.Unmanaged)
 		}
 		apply(t, lim, read)
 		if p := plan(t, lim, read); !p.Empty() || len(p.Changes) > 0 {

@@ -114,6 +114,7 @@ type rollout struct {
 	opts  RolloutOptions
 	state rolling
 	gate  Gate
+	todo  []*Change
 	begun bool // a stage is in force and being watched
 }
 
@@ -123,7 +124,7 @@ type rollout struct {
 // Errors: [*StoppedError], [*UnfinishedError], and those of Apply.
 func Rollout(ctx context.Context, lim *weir.Limiter, p *Plan, opts RolloutOptions) (Result, error) {
 	lim = lim.In(p.Namespace)
-	res, _, err := p.todo(opts.ApplyOptions)
+	res, todo, err := p.todo(opts.ApplyOptions)
 	if err != nil {
 		return res, err
 	}
@@ -134,7 +135,7 @@ func Rollout(ctx context.Context, lim *weir.Limiter, p *Plan, opts RolloutOption
 	if err != nil {
 		return res, err
 	}
-	r := &rollout{lim: lim, lock: lock, plan: p, opts: opts}
+	r := &rollout{lim: lim, lock: lock, plan: p, opts: opts, todo: todo}
 	if err := r.begin(ctx); err != nil {
 		return res, errors.Join(err, r.release(ctx))
 	}
@@ -147,7 +148,7 @@ func Rollout(ctx context.Context, lim *weir.Limiter, p *Plan, opts RolloutOption
 	if err != nil {
 		return res, errors.Join(err, r.release(ctx))
 	}
-	res, todo, err := last.todo(opts.ApplyOptions)
+	res, todo, err = last.todo(opts.ApplyOptions)
 	if err != nil {
 		return res, errors.Join(err, r.release(ctx))
 	}
@@ -173,6 +174,9 @@ func (r *rollout) begin(ctx context.Context) error {
 		r.state.Terms = *r.opts.Terms
 	}
 	if r.gate, err = r.opts.Gate(ctx, r.state.Terms); err != nil || len(r.state.Records) == 0 {
+		return err
+	}
+	if err := p.list(ctx, r.lock, r.todo, false); err != nil {
 		return err
 	}
 	return r.keep(ctx, r.state.Percent)
@@ -291,10 +295,11 @@ func (r *rollout) restore(ctx context.Context) error {
 	var others error
 	for i := range r.state.Records { // a lost response, or an earlier process, may have changed them
 		s := &r.state.Records[i]
-		now, err := admin.New(r.lim).Manifests.Declared(ctx, s.Scope)
+		got, err := admin.New(r.lim).Manifests.Lookup(ctx, admin.RecordID{Scope: s.Scope})
 		if err != nil {
 			return err
 		}
+		now := got[0]
 		switch by := now.Managed(); {
 		case now.Version == s.Before.Version: // unchanged
 		case by != nil && by.Manifest == r.plan.Manifest && by.Hash == hash(&now):

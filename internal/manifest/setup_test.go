@@ -2,6 +2,7 @@ package manifest_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/weirlimits/weir"
@@ -115,9 +117,28 @@ func (f *faulty) List(ctx context.Context, q store.Query) (store.Page, error) {
 	return f.Store.List(ctx, q)
 }
 
+// plan plans, and checks that the plan is the one that the whole namespace gives.
 func plan(t testing.TB, lim *weir.Limiter, m *manifest.Manifest) *manifest.Plan {
 	t.Helper()
 	p, err := manifest.Make(t.Context(), lim, m, manifest.PlanOptions{})
+	must(t, err)
+	whole := planWhole(t, lim, m)
+	whole.Unmanaged = nil
+	if diff := cmp.Diff(planJSON(t, whole), planJSON(t, p)); diff != "" {
+		t.Fatalf("the plan of what the manifest names differs from that of the whole namespace:\n%s", diff)
+	}
+	return p
+}
+
+func planJSON(t testing.TB, p *manifest.Plan) string {
+	text, err := json.MarshalIndent(p, "", " ")
+	must(t, err)
+	return string(text)
+}
+
+func planWhole(t testing.TB, lim *weir.Limiter, m *manifest.Manifest) *manifest.Plan {
+	t.Helper()
+	p, err := manifest.Make(t.Context(), lim, m, manifest.PlanOptions{Whole: true})
 	must(t, err)
 	return p
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest/delta"
+	"github.com/weirlimits/weir/internal/manifest/live"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -23,7 +24,7 @@ type stage struct {
 
 // stagesOf returns the changes that refuse some requests that nothing refused before, or refuse them earlier.
 // All other changes loosen or cannot be applied in part, and are made at the end.
-func stagesOf(changes []Change, w scopes) (all []stage) {
+func stagesOf(changes []Change, w live.Scopes) (all []stage) {
 	fresh := make(map[string]bool) // plans that no entity names yet
 	for i := range changes {
 		c := &changes[i]
@@ -32,16 +33,16 @@ func stagesOf(changes []Change, w scopes) (all []stage) {
 		if len(to) == 0 || c.Action == Adopt || fresh[c.key.Plan] {
 			continue
 		}
-		had := w.records[c.key]
+		had := w.Get(admin.RecordID(c.key))
 		was, free := limitsOf(&had), store.Aggregate(c.key.Resource) // free: without limits, nothing is refused
 		if len(was) == 0 {
-			below := w.below(c.key.Scope)
+			below := w.Below(c.key.Scope)
 			if len(below) != 1 { // the limits before differ by resource
 				continue
 			}
-			was = below[0].limits
+			was = below[0].Limits
 		}
-		if len(was) == 0 && !free || !movesOn(c.key.Resource, was, to).Tightening() {
+		if len(was) == 0 && !free || !delta.On(c.key.Resource, was, to).Tightening() {
 			continue
 		}
 		all = append(all, stage{Scope: c.key.Scope, Before: c.before, Was: was, change: c, current: c.before})

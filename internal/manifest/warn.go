@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,9 +28,29 @@ func partial(changes []Change) (all []string) {
 	return all
 }
 
-// warnings warns of declared limits on groups to which no resource will belong, of resources in groups on which nothing
-// will have limits, and of limits that have ended.
-func warnings(m *Manifest, lv *live, now time.Time) (all []string) {
+// warnings warns of what is probably a mistake in what is declared.
+func warnings(ctx context.Context, m *Manifest, lv *reading, now time.Time) (all []string) {
+	grouped := false
+	for _, k := range keysOf(m.Records) {
+		r := m.Records[k]
+		all = append(all, untimely(k, r, now)...)
+		key, _ := within(k.Resource)
+		grouped = grouped || key == "groups" || r.Limits != nil && r.Limits.Group != ""
+	}
+	if !grouped {
+		return all
+	}
+	lv.Resources(ctx)
+	if len(lone(m, lv)) == 0 {
+		return all
+	}
+	lv.All(ctx) // an entity may have limits on the group
+	return append(all, lone(m, lv)...)
+}
+
+// lone warns of declared limits on groups to which no resource will belong, and of resources in groups on which nothing
+// will have limits, as far as the live records were read.
+func lone(m *Manifest, lv *reading) (all []string) {
 	members, limited := make(map[string]bool), make(map[string]bool)
 	note := func(k Key, r *admin.Declared) {
 		if r.Limits == nil {
@@ -40,9 +61,9 @@ func warnings(m *Manifest, lv *live, now time.Time) (all []string) {
 			limited[name] = true
 		}
 	}
-	for k, r := range lv.records {
-		if by := r.Managed(); m.Records[k] == nil && (by == nil || by.Manifest != m.Name) { // it stays
-			note(k, &r)
+	for id, r := range lv.Known() {
+		if by := r.Managed(); m.Records[Key(id)] == nil && (by == nil || by.Manifest != m.Name) { // it stays
+			note(Key(id), &r)
 		}
 	}
 	for k, r := range m.Records {
@@ -51,7 +72,6 @@ func warnings(m *Manifest, lv *live, now time.Time) (all []string) {
 	groups := slices.Sorted(maps.Keys(limited))
 	for _, k := range keysOf(m.Records) {
 		r := m.Records[k]
-		all = append(all, untimely(k, r, now)...)
 		if key, name := within(k.Resource); key == "groups" && !members[name] {
 			members[name] = true // once
 			name = strictyaml.Quote(name)

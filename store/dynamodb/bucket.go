@@ -226,6 +226,13 @@ func (s *Store) Buckets(ctx context.Context, q store.BucketQuery) (store.BucketP
 	defer cancel()
 	limit := store.PageSize(q.Max)
 	page := store.BucketPage{At: clock.Time(s.now())}
+	if q.Entity != "" && q.Resource != "" { // at most one, read without the index
+		if after == "" {
+			err := s.existing(ctx, &page, store.Bucket{Namespace: q.Namespace, Entity: q.Entity, Resource: q.Resource})
+			return page, err
+		}
+		return page, nil
+	}
 	w := s.calls.Walk(table.AllSpans(q.Namespace, lo, hi), false, after)
 	for len(page.States) <= limit { // one more, to see whether there is a next page
 		entries, err := w.Next(ctx, max(limit+1-len(page.States), 25))
@@ -259,6 +266,11 @@ func (s *Store) append(ctx context.Context, page *store.BucketPage, entries []ta
 			keys = append(keys, b)
 		}
 	}
+	return s.existing(ctx, page, keys...)
+}
+
+// existing adds those buckets to a page that exist.
+func (s *Store) existing(ctx context.Context, page *store.BucketPage, keys ...store.Bucket) error {
 	snap, err := s.Peek(ctx, keys...)
 	for _, st := range snap.States {
 		if st.ID != 0 {

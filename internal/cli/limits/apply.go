@@ -37,7 +37,7 @@ func plan(r *kit.Run) *cobra.Command {
 		if err := q.check(r, &q.lambdaFlags); err != nil {
 			return err
 		}
-		return planning(ctx, r, &q.planFlags, func(p planner, plans []*manifest.Plan) error {
+		return planning(ctx, r, &q.planFlags, q.On, func(p planner, plans []*manifest.Plan) error {
 			if q.Out != "" {
 				text, err := manifest.Save(plans)
 				if err == nil {
@@ -71,7 +71,7 @@ type plansView struct {
 
 // planning reads and plans manifests, and calls show with the plans.
 func planning(
-	ctx context.Context, a *kit.Run, q *planFlags, show func(p planner, plans []*manifest.Plan) error,
+	ctx context.Context, a *kit.Run, q *planFlags, whole bool, show func(p planner, plans []*manifest.Plan) error,
 ) error {
 	var plans []*manifest.Plan
 	err := func() error {
@@ -80,7 +80,7 @@ func planning(
 			return err
 		}
 		return q.with(ctx, a, stores.Existing, func(p planner) (err error) {
-			if plans, err = makePlans(ctx, p, ms, q.Exact); err != nil {
+			if plans, err = makePlans(ctx, p, ms, manifest.PlanOptions{Exact: q.Exact, Whole: whole}); err != nil {
 				return err
 			}
 			return show(p, plans)
@@ -92,7 +92,7 @@ func planning(
 func diff(r *kit.Run) *cobra.Command {
 	return kit.Func(r, kit.Spec{Use: "diff", Short: "Show how the live limits differ from manifests, and why"},
 		func(ctx context.Context, q *planFlags) error {
-			return planning(ctx, r, q, func(p planner, plans []*manifest.Plan) error {
+			return planning(ctx, r, q, true, func(p planner, plans []*manifest.Plan) error {
 				store, _ := p.(onStore)
 				reports, err := drift.Reports(ctx, store.lim, plans)
 				if err != nil {
@@ -164,13 +164,13 @@ continues from there: with --stage by what its flags define, otherwise as before
 		return q.with(ctx, r, stores.Create, func(p planner) (err error) {
 			var plans []*manifest.Plan
 			if q.Plan == "" {
-				plans, err = makePlans(ctx, p, ms, q.Exact)
+				plans, err = makePlans(ctx, p, ms, manifest.PlanOptions{Exact: q.Exact})
 			} else {
 				plans, err = manifest.Load(saved, q.Plan, func(m *manifest.Manifest) (*manifest.Plan, error) {
 					if err := r.InNamespace(m.Namespace); err != nil {
 						return nil, err
 					}
-					return p.plan(ctx, m, false)
+					return p.plan(ctx, m, manifest.PlanOptions{})
 				})
 			}
 			if err != nil {

@@ -81,7 +81,7 @@ manifest file does not change: applying it again undoes the rollback.`,
 			if local, ok := c.(api.Local); ok {
 				p = onStore{local.Limiter}
 			}
-			plans, err := makePlans(ctx, p, ms, false)
+			plans, err := makePlans(ctx, p, ms, manifest.PlanOptions{})
 			if err != nil {
 				return unchanged(err)
 			}

@@ -120,7 +120,9 @@ func (p *provisioner) ask(ctx context.Context, r function.Request) (a function.A
 }
 
 // plan has the function plan a manifest.
-func (p *provisioner) plan(ctx context.Context, m *manifest.Manifest, exact bool) (*manifest.Plan, error) {
+func (p *provisioner) plan(
+	ctx context.Context, m *manifest.Manifest, opts manifest.PlanOptions,
+) (*manifest.Plan, error) {
 	var declared any
 	if err := yaml.Unmarshal(m.Text(), &declared); err != nil {
 		return nil, err
@@ -129,7 +131,7 @@ func (p *provisioner) plan(ctx context.Context, m *manifest.Manifest, exact bool
 	if err != nil {
 		return nil, err
 	}
-	a, err := p.ask(ctx, function.Request{Action: "plan", Manifest: text, Exact: exact, Detail: true})
+	a, err := p.ask(ctx, function.Request{Action: "plan", Manifest: text, Exact: opts.Exact, Detail: true})
 	switch {
 	case err != nil:
 		return nil, err

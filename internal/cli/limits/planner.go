@@ -13,7 +13,7 @@ import (
 
 // planner plans and applies manifests: on a store, through a server, or in the function of a stack.
 type planner interface {
-	plan(ctx context.Context, m *manifest.Manifest, exact bool) (*manifest.Plan, error)
+	plan(ctx context.Context, m *manifest.Manifest, opts manifest.PlanOptions) (*manifest.Plan, error)
 	apply(ctx context.Context, p *manifest.Plan, opts manifest.ApplyOptions) (manifest.Result, error)
 }
 
@@ -41,10 +41,12 @@ func (f *lambdaFlags) needStore(r *kit.Run, flag string) error {
 }
 
 // makePlans makes the plans of manifests.
-func makePlans(ctx context.Context, p planner, ms []*manifest.Manifest, exact bool) ([]*manifest.Plan, error) {
+func makePlans(
+	ctx context.Context, p planner, ms []*manifest.Manifest, opts manifest.PlanOptions,
+) ([]*manifest.Plan, error) {
 	var plans []*manifest.Plan
 	for _, m := range ms {
-		made, err := p.plan(ctx, m, exact)
+		made, err := p.plan(ctx, m, opts)
 		if err != nil {
 			return nil, err
 		}
@@ -55,8 +57,8 @@ func makePlans(ctx context.Context, p planner, ms []*manifest.Manifest, exact bo
 
 type onStore struct{ lim *weir.Limiter }
 
-func (s onStore) plan(ctx context.Context, m *manifest.Manifest, exact bool) (*manifest.Plan, error) {
-	return manifest.Make(ctx, s.lim, m, manifest.PlanOptions{Exact: exact})
+func (s onStore) plan(ctx context.Context, m *manifest.Manifest, opts manifest.PlanOptions) (*manifest.Plan, error) {
+	return manifest.Make(ctx, s.lim, m, opts)
 }
 
 func (s onStore) apply(
@@ -67,8 +69,8 @@ func (s onStore) apply(
 
 type onServer struct{ api.Caller }
 
-func (s onServer) plan(ctx context.Context, m *manifest.Manifest, exact bool) (*manifest.Plan, error) {
-	got, _, err := api.PlanManifests.Call(ctx, s, &api.PlanQuery{Text: string(m.Text()), Exact: exact})
+func (s onServer) plan(ctx context.Context, m *manifest.Manifest, opts manifest.PlanOptions) (*manifest.Plan, error) {
+	got, _, err := api.PlanManifests.Call(ctx, s, &api.PlanQuery{Text: string(m.Text()), Exact: opts.Exact})
 	switch {
 	case err != nil:
 		return nil, located{err, m.Located(err.Error(), "body")}

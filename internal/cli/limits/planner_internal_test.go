@@ -33,7 +33,7 @@ func TestOnServer(t *testing.T) {
 	}
 	s := &server{}
 	by := onServer{s}
-	_, err = by.plan(t.Context(), ms[0], true)
+	_, err = by.plan(t.Context(), ms[0], manifest.PlanOptions{Exact: true})
 	if want := "manifest: x is declared in own.yaml:2, not in body:60"; err == nil || err.Error() != want || weir.CodeOf(err) != weir.CodeInvalid {
 		t.Errorf("%v, want %s", err, want)
 	}

@@ -3,8 +3,6 @@ package limits
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/weirlimits/weir/internal/cli/kit"
@@ -207,10 +205,6 @@ func printPlanTotals(a *kit.Run, p *manifest.Plan) {
 			line(a, "Already as declared: %d.", p.Unchanged)
 		}
 	}
-	printLeftAlone(a, p)
-	for _, name := range slices.Sorted(maps.Keys(p.Others)) {
-		line(a, "Of manifest %s, left alone: %s.", name, kit.Plural(p.Others[name], "record"))
-	}
 	for _, text := range p.Warnings {
 		line(a, "Warning: %s", text)
 	}
@@ -220,16 +214,21 @@ func printPlanTotals(a *kit.Run, p *manifest.Plan) {
 	a.Out.Println()
 }
 
-// printLeftAlone prints some of the records that no manifest manages.
-func printLeftAlone(a *kit.Run, p *manifest.Plan) {
-	if p.LeftAlone == 0 {
+// maxNames is how many records without a manifest are printed.
+const maxNames = 20
+
+// printUnmanaged prints the records that no manifest manages.
+func printUnmanaged(a *kit.Run, names []string) {
+	if len(names) == 0 {
 		return
 	}
-	some := strings.Join(p.Some, ", ")
-	if p.LeftAlone > len(p.Some) {
-		some = fmt.Sprintf("%d records: %s, …", p.LeftAlone, some)
+	line(a, "Not declared here, and managed by no manifest: %s.", kit.Plural(len(names), "record"))
+	for _, name := range names[:min(len(names), maxNames)] {
+		line(a, "    %s", name)
 	}
-	line(a, "Not declared here, left alone: %s.", some)
+	if more := len(names) - maxNames; more > 0 {
+		line(a, "    and %d more: -o json lists all", more)
+	}
 }
 
 func printResult(a *kit.Run, r *manifest.Result) {
@@ -285,7 +284,7 @@ func printDrift(a *kit.Run, p *manifest.Plan, report *drift.Report) {
 			p.Namespace, ofManifest(p))
 		line(a, "To revert it: weir limits apply")
 	}
-	printLeftAlone(a, p)
+	printUnmanaged(a, report.Unmanaged)
 	a.Out.Println()
 }
 

@@ -6,7 +6,9 @@ import (
 	"slices"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
+	"github.com/weirlimits/weir/store"
 )
 
 // Moves is the direction in which a change moves admission.
@@ -89,6 +91,14 @@ func OfLimits(before, after []weir.Limit) Moves {
 	return OfEach(before, after)
 }
 
+// On is [OfLimits] for limits on a resource, or on a group or the total, where none refuse nothing.
+func On(resource string, before, after []weir.Limit) Moves {
+	if store.Aggregate(resource) {
+		return OfEach(before, after)
+	}
+	return OfLimits(before, after)
+}
+
 // OfEach is [OfLimits] where requests need no limits.
 func OfEach(before, after []weir.Limit) (m Moves) {
 	for b, a := range pairs(before, after) {
@@ -129,4 +139,20 @@ func ofEnforced(b, a weir.Limit) Moves {
 		return is
 	}
 	return is.And(rateMove(b, a)).And(way(cmp.Compare(a.Burst, b.Burst))).And(debtMove(b, a)).And(returnsMove(b, a))
+}
+
+// OfParents returns the direction of charging another parent. Whether that loosens or tightens depends on the
+// parents' limits; charging one more can only tighten.
+func OfParents(old, set *admin.Declared) Moves {
+	charged := func(e *admin.Entity) bool { return e.Cascade && e.Parent != "" }
+	before, after := charged(old.Entity), charged(set.Entity)
+	switch {
+	case after && before && old.Entity.Parent != set.Entity.Parent:
+		return Both
+	case after && !before:
+		return Tightens
+	case before && !after:
+		return Loosens
+	}
+	return Same
 }

@@ -51,8 +51,8 @@ func of(p *manifest.Plan, c *manifest.Change, last *admin.AuditEvent) (Why, *adm
 type Report struct {
 	Namespace string   `json:"namespace"`
 	Manifest  string   `json:"manifest"`
-	Drift     []Record `json:"drift"`      // one per change of the plan
-	LeftAlone int      `json:"left_alone"` // live records that no manifest declares
+	Drift     []Record `json:"drift"`     // one per change of the plan
+	Unmanaged []string `json:"unmanaged"` // live records that no manifest manages or declares
 }
 
 // Record is a record that is not as declared. By and At are who made it so by hand, and when, as far as the audit log
@@ -65,12 +65,12 @@ type Record struct {
 	Fields []delta.Field `json:"fields,omitempty"` // old is live, new is declared
 }
 
-// Reports returns the drift reports of plans, with who made it from the audit log of a limiter's namespaces; nil for
-// none, and only for the first 100 records of a plan that may have been changed by hand.
+// Reports returns the drift reports of plans of whole namespaces, with who made it from the audit log of a limiter's
+// namespaces; nil for none, and only for the first 100 records of a plan that may have been changed by hand.
 func Reports(ctx context.Context, lim *weir.Limiter, plans []*manifest.Plan) ([]Report, error) {
 	all := []Report{}
 	for _, p := range plans {
-		d := Report{p.Namespace, p.Manifest, []Record{}, p.LeftAlone}
+		d := Report{p.Namespace, p.Manifest, []Record{}, append([]string{}, p.Unmanaged...)}
 		looked := 0
 		for i := range p.Changes {
 			c := &p.Changes[i]

@@ -201,3 +201,19 @@ func (p *Plan) unused(ctx context.Context, c store.Catalog) error {
 	return record.Invalid("plan", "%q is the plan of %s%s: give them another one first; list them: "+
 		"weir entity list --plan %s", p.Key.ID, strings.Join(names, ", "), more, p.Key.ID)
 }
+
+// Entities returns a page of the entities that name a plan.
+func Entities(ctx context.Context, from store.Catalog, namespace, plan, after string, most int) (store.Page, error) {
+	page, err := from.List(ctx, store.Query{
+		Namespace: namespace, Kind: store.KindPlanEntity, ID: plan, After: after, Max: most,
+	})
+	if err != nil || len(page.Records) == 0 {
+		return store.Page{}, err
+	}
+	keys := make([]store.Key, len(page.Records))
+	for i, r := range page.Records {
+		keys[i] = record.EntityKey(namespace, r.Key.Sub)
+	}
+	got, err := from.Get(ctx, keys...)
+	return store.Page{Records: got.Records, Next: page.Next}, err
+}

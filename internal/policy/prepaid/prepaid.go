@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
@@ -158,5 +159,18 @@ func Follow(ctx context.Context, st store.Store, n *policy.Namespace, b store.Bu
 	if errors.Is(err, store.ErrStaleLimits) { // they are newer already
 		return nil
 	}
+	return err
+}
+
+// Forgive sets the limits of a bucket that are in debt to 0 available tokens.
+func Forgive(ctx context.Context, st store.Store, was *store.State, bucket store.Bucket) error {
+	debts := store.Debit{Bucket: bucket}
+	for _, l := range was.Limits {
+		debts.Charges = append(debts.Charges, store.Charge{Limit: l.Limit, Amount: -clock.MaxLevel})
+	}
+	if len(debts.Charges) == 0 {
+		return nil
+	}
+	_, err := st.Settle(ctx, store.Settle{Debits: []store.Debit{debts}, Forgive: true})
 	return err
 }

@@ -148,6 +148,29 @@ func Orphans(
 	return out, nil
 }
 
+// Find looks for an orphan with the id, then for orphans that had the name. used reports that a name refers to the id.
+func Find(
+	ctx context.Context, from store.Catalog, nameOrID string, contents func(id string) *Namespace,
+) (orphans []Orphan, used bool, err error) {
+	got, err := from.Get(ctx, record.NamespaceIDKey(nameOrID))
+	if err != nil {
+		return nil, false, err
+	}
+	ids := got.Records
+	if ids[0].Version == 0 {
+		page, err := from.List(ctx, store.Query{
+			Namespace: store.Registry, Kind: store.KindNamespaceID, Parent: nameOrID,
+		})
+		if err != nil {
+			return nil, false, err
+		}
+		ids = page.Records
+	}
+	orphans, err = Orphans(ctx, from, ids, contents)
+	used = slices.ContainsFunc(ids, func(r store.Record) bool { return r.Expires.IsZero() })
+	return orphans, used, err
+}
+
 // keptFor is how long the id of a purged namespace is kept at least, to find what is written under it.
 const keptFor = 30 * 24 * time.Hour
 

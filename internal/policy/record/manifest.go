@@ -19,8 +19,17 @@ type Manifest struct {
 	By       string    `json:"by,omitempty"`
 	Summary  string    `json:"summary,omitempty"`
 	Lock     *Lock     `json:"lock,omitempty"`
+	// Managed is the list of the records that the manifest manages; nil if it is not known which they are.
+	Managed *ManagedList `json:"managed,omitempty"`
 	// Rollout is the state needed to continue or undo a gradual rollout.
 	Rollout json.RawMessage `json:"rollout,omitempty"`
+}
+
+// ManagedList is where the list of managed records is: in the parts of the text of revision 0. If its hash is not this
+// one, it was written and not put to use.
+type ManagedList struct {
+	Parts int    `json:"parts"`
+	Hash  string `json:"hash"`
 }
 
 // Lock is held by the process that applies a manifest.

@@ -3,6 +3,10 @@ package revision
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"strconv"
 
 	"github.com/weirlimits/weir/internal/policy"
@@ -63,4 +67,34 @@ func (t *Text) Write(ctx context.Context, text []byte) (int, error) {
 		}
 	}
 	return len(parts), nil
+}
+
+// List writes a list of what a manifest manages in place of the one that it has, unless they are equal, and returns
+// where it is. It is put to use with the manifest's record.
+func (t *Text) List(ctx context.Context, have *record.ManagedList, all any) (*record.ManagedList, error) {
+	text := record.Encode(all)
+	list := &record.ManagedList{Hash: hash(text)}
+	if have != nil && have.Hash == list.Hash {
+		return have, nil
+	}
+	var err error
+	list.Parts, err = t.Write(ctx, text)
+	return list, err
+}
+
+// Listed reads a list, unless it is not the one that was put to use.
+func (t *Text) Listed(ctx context.Context, list record.ManagedList, into any) error {
+	text, err := t.Read(ctx, store.Record{}, list.Parts)
+	switch {
+	case errors.Is(err, record.ErrUnreadable): // its writer was interrupted
+		return nil
+	case err != nil || hash(text) != list.Hash:
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+func hash(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
 }

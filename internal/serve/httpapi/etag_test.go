@@ -112,10 +112,11 @@ func TestIfMatchManaged(t *testing.T) {
 	f := setup(t, httpapi.Config{})
 	f.must(t, 200, "PUT", "/v1/limits?resource=x", `{"limits":["rpm:1/min"]}`)
 	read := f.must(t, 200, "GET", "/v1/limits?resource=x", "").Header().Get("ETag")
-	was, err := admin.New(f.lim).Manifests.Declared(t.Context(), admin.Scope{Resource: "x"})
+	all, err := admin.New(f.lim).Manifests.Lookup(t.Context(), admin.RecordID{Scope: admin.Scope{Resource: "x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	was := all[0]
 	now := *was.Limits
 	now.Managed = &admin.Managed{Manifest: "m", Hash: "h"}
 	for _, err := range admin.New(f.lim).Manifests.Declare(t.Context(), []admin.DeclaredChange{{Before: was, After: admin.Declared{Limits: &now}}}) {

@@ -129,7 +129,7 @@ func (s *manifests) validate(w http.ResponseWriter, r *http.Request) error {
 }
 
 // plans returns the plans for the manifests of a request, compared with the live records.
-func (s *manifests) plans(r *http.Request) ([]*manifest.Plan, error) {
+func (s *manifests) plans(r *http.Request, whole bool) ([]*manifest.Plan, error) {
 	var q api.PlanQuery
 	if _, err := s.operand(r, &q, api.PlanManifests.Fields(), true); err != nil {
 		return nil, err
@@ -138,14 +138,16 @@ func (s *manifests) plans(r *http.Request) ([]*manifest.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.planOf(r.Context(), ms, q.Exact)
+	return s.planOf(r.Context(), ms, manifest.PlanOptions{Exact: q.Exact, Whole: whole})
 }
 
-func (s *manifests) planOf(ctx context.Context, ms []*manifest.Manifest, exact bool) ([]*manifest.Plan, error) {
+func (s *manifests) planOf(
+	ctx context.Context, ms []*manifest.Manifest, opts manifest.PlanOptions,
+) ([]*manifest.Plan, error) {
 	plans := make([]*manifest.Plan, len(ms))
 	for i, m := range ms {
 		var err error
-		if plans[i], err = manifest.Make(ctx, s.cfg.Limiter, m, manifest.PlanOptions{Exact: exact}); err != nil {
+		if plans[i], err = manifest.Make(ctx, s.cfg.Limiter, m, opts); err != nil {
 			return nil, manifestError(err)
 		}
 	}
@@ -153,7 +155,7 @@ func (s *manifests) planOf(ctx context.Context, ms []*manifest.Manifest, exact b
 }
 
 func (s *manifests) plan(w http.ResponseWriter, r *http.Request) error {
-	plans, err := s.plans(r)
+	plans, err := s.plans(r, false)
 	if err != nil {
 		return err
 	}
@@ -162,7 +164,7 @@ func (s *manifests) plan(w http.ResponseWriter, r *http.Request) error {
 
 // diff lists the live records that differ from the manifests, and why.
 func (s *manifests) diff(w http.ResponseWriter, r *http.Request) error {
-	plans, err := s.plans(r)
+	plans, err := s.plans(r, true)
 	if err != nil {
 		return err
 	}
@@ -190,7 +192,7 @@ func (s *manifests) applyAll(
 	w http.ResponseWriter, r *http.Request, ms []*manifest.Manifest, q *api.Permitted, rollback int,
 ) error {
 	ctx := s.principal(r)
-	plans, err := s.planOf(ctx, ms, false)
+	plans, err := s.planOf(ctx, ms, manifest.PlanOptions{})
 	if err != nil {
 		return err
 	}
