@@ -80,6 +80,7 @@ func documented(t *testing.T) (lines []string) {
 		if command, ok := strings.CutPrefix(strings.TrimPrefix(line, ".bin/"), "weir "); ok && !strings.ContainsAny(command, "[$") {
 			command, _, _ = strings.Cut(command, " #")
 			command, _, _ = strings.Cut(command, " && ")
+			command, _, _ = strings.Cut(command, " >")
 			command, _, _ = strings.Cut(command, " || ")
 			command, _, _ = strings.Cut(command, " > ")
 			command, _, _ = strings.Cut(command, " | ")

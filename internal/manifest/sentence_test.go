@@ -82,7 +82,7 @@ func declare(t testing.TB, lim *weir.Limiter, namespace, zone string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/configure/budgets.md")
 	must(t, err)
-	_, text, _ := strings.Cut(string(page), "```yaml\n")
+	_, text, _ := strings.Cut(string(page), "```yaml budgets.limits.yaml\n")
 	text, _, found := strings.Cut(text, "```\n")
 	if !found || strings.Count(text, "\n") > 11 {
 		t.Fatalf("the guide has no manifest of ten lines: %s", text)
