@@ -211,7 +211,7 @@ const (
 func (r *runner) script(t *testing.T, found []block) (script string, all []command) {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("servers=; trap 'kill $servers 2>/dev/null' EXIT\n")
+	b.WriteString("servers=; trap 'kill $servers 2>/dev/null; wait' EXIT\n")
 	for _, block := range found {
 		if block.file != "" {
 			r.write(t, block)
