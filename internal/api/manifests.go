@@ -1,6 +1,9 @@
 package api
 
-import "github.com/weirlimits/weir/internal/manifest"
+import (
+	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/drift"
+)
 
 // ApplyRate is how many records a server writes per second for one apply.
 const ApplyRate = 2000
@@ -14,6 +17,11 @@ type PlanQuery struct {
 // Plans are plans, one for each manifest.
 type Plans struct {
 	Plans []*manifest.Plan `json:"plans"`
+}
+
+// Drifts are how live records differ from manifests, one for each manifest.
+type Drifts struct {
+	Manifests []drift.Report `json:"manifests"`
 }
 
 // Permitted is what an apply may do. With State, it does nothing unless the plan is the one with this state.
@@ -46,6 +54,9 @@ type Applied struct {
 var (
 	PlanManifests = declare[PlanQuery, Plans](
 		Op{Name: "planManifests", Method: "POST", Path: "/v1/manifests/plan", Raw: true}, nil,
+	)
+	DiffManifests = declare[PlanQuery, Drifts](
+		Op{Name: "diffManifests", Method: "POST", Path: "/v1/manifests/diff", Raw: true}, nil,
 	)
 	ApplyManifests = declare[ManifestChange, Applied](
 		Op{Name: "applyManifests", Method: "POST", Path: "/v1/manifests/apply", Need: Admin, Raw: true}, nil,

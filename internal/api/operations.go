@@ -8,7 +8,7 @@ var Operations = []*Op{
 	ListNamespaces.Op, CreateNamespace.Op, ShowNamespace.Op, UpdateNamespace.Op, DeleteNamespace.Op,
 	RecoverNamespace.Op, PurgeNamespace.Op,
 	ExportManifest.Op, ListManifests.Op, ListRevisions.Op, ShowRevision.Op,
-	PlanManifests.Op, ApplyManifests.Op, RollbackManifest.Op,
+	PlanManifests.Op, DiffManifests.Op, ApplyManifests.Op, RollbackManifest.Op,
 	ListUsage.Op, SummarizeUsage.Op, TopUsage.Op,
 	Explain.Op, Acquire.Op, Adjust.Op,
 	ListAudit.Op, ListBuckets.Op, ShowBucket.Op, ResetBucket.Op, ForgiveBucket.Op,

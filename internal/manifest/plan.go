@@ -25,9 +25,9 @@ type Plan struct {
 	CreateNamespace bool     `json:"create_namespace"`
 	Changes         []Change `json:"changes"`
 	Unchanged       int      `json:"unchanged"` // records that are as declared
-	// Unmanaged names the records that no manifest manages and this one does not declare, if the whole namespace was
+	// Unmanaged has the records that no manifest manages and this one does not declare, if the whole namespace was
 	// read.
-	Unmanaged []string `json:"unmanaged,omitempty"`
+	Unmanaged []live.Unmanaged `json:"unmanaged,omitempty"`
 	// Warnings are what is probably a mistake in what is declared.
 	Warnings []string `json:"warnings,omitempty"`
 	// Last is the last revision that was fully applied.
@@ -134,7 +134,9 @@ func (p *Plan) unmanaged(lv *reading) {
 	}
 	slices.SortFunc(all, Key.Compare)
 	for _, k := range all {
-		p.Unmanaged = append(p.Unmanaged, k.String())
+		p.Unmanaged = append(p.Unmanaged, live.Unmanaged{
+			Target: k.String(), Moves: p.before.Moves(admin.RecordID(k)),
+		})
 	}
 }
 

@@ -60,7 +60,7 @@ func TestLife(t *testing.T) {
 		must(t, admin.New(alpha).Limits.Delete(ctx, admin.Scope{Resource: "claude-3"}))
 		must(t, admin.New(alpha).Limits.Set(ctx, admin.Scope{Resource: "by-hand"}, weir.PerMinute("rpm", 1)))
 		p = planWhole(t, lim, m)
-		if diff := cmp.Diff("create resource claude-3 (loosens)\nupdate resource gpt-4 (tightens) outside", changes(p)); diff != "" || len(p.Unmanaged) != 1 || p.Unmanaged[0] != "resource by-hand" {
+		if diff := cmp.Diff("create resource claude-3 (loosens)\nupdate resource gpt-4 (tightens) outside", changes(p)); diff != "" || len(p.Unmanaged) != 1 || p.Unmanaged[0].Target != "resource by-hand" {
 			t.Errorf("%s, not managed %q", diff, p.Unmanaged)
 		}
 		apply(t, lim, m)

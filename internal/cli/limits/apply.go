@@ -17,7 +17,6 @@ import (
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/cli/term"
 	"github.com/weirlimits/weir/internal/manifest"
-	"github.com/weirlimits/weir/internal/manifest/drift"
 )
 
 // planRequest plans manifests.
@@ -71,7 +70,7 @@ type plansView struct {
 
 // planning reads and plans manifests, and calls show with the plans.
 func planning(
-	ctx context.Context, a *kit.Run, q *planFlags, whole bool, show func(p planner, plans []*manifest.Plan) error,
+	ctx context.Context, a *kit.Run, q *planFlags, whatIf bool, show func(p planner, plans []*manifest.Plan) error,
 ) error {
 	var plans []*manifest.Plan
 	err := func() error {
@@ -80,31 +79,13 @@ func planning(
 			return err
 		}
 		return q.with(ctx, a, stores.Existing, func(p planner) (err error) {
-			if plans, err = makePlans(ctx, p, ms, manifest.PlanOptions{Exact: q.Exact, Whole: whole}); err != nil {
+			if plans, err = makePlans(ctx, p, ms, manifest.PlanOptions{Exact: q.Exact, Whole: whatIf}); err != nil {
 				return err
 			}
 			return show(p, plans)
 		})
 	}()
 	return q.exit(slices.ContainsFunc(plans, func(p *manifest.Plan) bool { return !p.Empty() }), err)
-}
-
-func diff(r *kit.Run) *cobra.Command {
-	return kit.Func(r, kit.Spec{Use: "diff", Short: "Show how the live limits differ from manifests, and why"},
-		func(ctx context.Context, q *planFlags) error {
-			return planning(ctx, r, q, true, func(p planner, plans []*manifest.Plan) error {
-				store, _ := p.(onStore)
-				reports, err := drift.Reports(ctx, store.lim, plans)
-				if err != nil {
-					return err
-				}
-				return r.Print(map[string]any{"manifests": reports}, func() {
-					for i, p := range plans {
-						printDrift(r, p, &reports[i])
-					}
-				})
-			})
-		})
 }
 
 // applyFlags define how to apply, and what may be done without confirmation.

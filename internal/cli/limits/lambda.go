@@ -19,6 +19,7 @@ import (
 	"github.com/weirlimits/weir/internal/aws/function"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/drift"
 )
 
 // lambdaFlags define whether a stack's function does the work, for users without access to the table.
@@ -148,6 +149,11 @@ func (p *provisioner) plan(
 	made := saved.Plans[0].Plan.Of(m, "manifest")
 	made.State = saved.Plans[0].State
 	return made, nil
+}
+
+// diff has the function plan a manifest. The audit log, and what no manifest manages, are not in its answer.
+func (p *provisioner) diff(ctx context.Context, m *manifest.Manifest, exact bool) (drift.Report, error) {
+	return reported(ctx, p, nil, m, exact)
 }
 
 // apply has the function apply a plan.

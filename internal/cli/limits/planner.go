@@ -9,12 +9,14 @@ import (
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/drift"
 )
 
 // planner plans and applies manifests: on a store, through a server, or in the function of a stack.
 type planner interface {
 	plan(ctx context.Context, m *manifest.Manifest, opts manifest.PlanOptions) (*manifest.Plan, error)
 	apply(ctx context.Context, p *manifest.Plan, opts manifest.ApplyOptions) (manifest.Result, error)
+	diff(ctx context.Context, m *manifest.Manifest, exact bool) (drift.Report, error)
 }
 
 // with calls f with the planner that the flags name.
@@ -67,7 +69,37 @@ func (s onStore) apply(
 	return manifest.Apply(ctx, s.lim, p, opts)
 }
 
+func (s onStore) diff(ctx context.Context, m *manifest.Manifest, exact bool) (drift.Report, error) {
+	return reported(ctx, s, s.lim, m, exact)
+}
+
+// reported plans a manifest for a drift report.
+func reported(
+	ctx context.Context, by planner, lim *weir.Limiter, m *manifest.Manifest, exact bool,
+) (drift.Report, error) {
+	p, err := by.plan(ctx, m, manifest.PlanOptions{Exact: exact, Whole: true})
+	if err != nil {
+		return drift.Report{}, err
+	}
+	all, err := drift.Reports(ctx, lim, []*manifest.Plan{p})
+	if err != nil {
+		return drift.Report{}, err
+	}
+	return all[0], nil
+}
+
 type onServer struct{ api.Caller }
+
+func (s onServer) diff(ctx context.Context, m *manifest.Manifest, exact bool) (drift.Report, error) {
+	got, _, err := api.DiffManifests.Call(ctx, s, &api.PlanQuery{Text: string(m.Text()), Exact: exact})
+	switch {
+	case err != nil:
+		return drift.Report{}, located{err, m.Located(err.Error(), "body")}
+	case len(got.Manifests) != 1:
+		return drift.Report{}, fmt.Errorf("the server compared %d manifests instead of 1", len(got.Manifests))
+	}
+	return got.Manifests[0], nil
+}
 
 func (s onServer) plan(ctx context.Context, m *manifest.Manifest, opts manifest.PlanOptions) (*manifest.Plan, error) {
 	got, _, err := api.PlanManifests.Call(ctx, s, &api.PlanQuery{Text: string(m.Text()), Exact: opts.Exact})

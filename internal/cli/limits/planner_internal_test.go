@@ -16,7 +16,7 @@ import (
 type server struct{ got any }
 
 func (s *server) Call(_ context.Context, o *api.Op, req any) (any, error) {
-	if s.got = req; o == api.PlanManifests.Op {
+	if s.got = req; o == api.PlanManifests.Op || o == api.DiffManifests.Op {
 		return nil, &weir.ConfigError{Field: "manifest", Reason: "x is declared in body:6, not in body:60"}
 	}
 	return api.Applied{Results: make([]manifest.Result, 1)}, nil
@@ -34,12 +34,16 @@ func TestOnServer(t *testing.T) {
 	s := &server{}
 	by := onServer{s}
 	_, err = by.plan(t.Context(), ms[0], manifest.PlanOptions{Exact: true})
-	if want := "manifest: x is declared in own.yaml:2, not in body:60"; err == nil || err.Error() != want || weir.CodeOf(err) != weir.CodeInvalid {
+	want := "manifest: x is declared in own.yaml:2, not in body:60"
+	if err == nil || err.Error() != want || weir.CodeOf(err) != weir.CodeInvalid {
 		t.Errorf("%v, want %s", err, want)
 	}
 	text := string(ms[0].Text())
 	if d := cmp.Diff(&api.PlanQuery{Text: text, Exact: true}, s.got); d != "" {
 		t.Error(d)
+	}
+	if _, err = by.diff(t.Context(), ms[0], false); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 	p := (&manifest.Plan{Manifest: "m", State: "s"}).Of(ms[0], "body")
 	for _, tt := range []struct {

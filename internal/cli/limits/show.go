@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/term"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/manifest/delta"
-	"github.com/weirlimits/weir/internal/manifest/drift"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -41,7 +41,7 @@ func counted(all ...count) string {
 
 // printPlan prints the changes in a plan, with a note in its title.
 func printPlan(a *kit.Run, p *manifest.Plan, note string) {
-	a.Out.Println(a.Out.Bold("Plan for " + titleOf(p) + "." + note))
+	a.Out.Println(a.Out.Bold("Plan for " + titleOf(p.Namespace, p.Manifest) + "." + note))
 	if p.CreateNamespace {
 		a.Out.Println("The namespace does not exist and will be created.")
 	}
@@ -61,27 +61,27 @@ func printPlan(a *kit.Run, p *manifest.Plan, note string) {
 	printPlanTotals(a, p)
 }
 
-func titleOf(p *manifest.Plan) string {
-	title := "namespace " + term.Clean(p.Namespace)
-	if p.Manifest != manifest.DefaultName {
-		title += ", manifest " + term.Clean(p.Manifest)
+func titleOf(namespace, name string) string {
+	title := "namespace " + term.Clean(namespace)
+	if name != manifest.DefaultName {
+		title += ", manifest " + term.Clean(name)
 	}
 	return title
 }
 
 // headOf names what a change affects: an entity, or the limits of something.
-func headOf(c *manifest.Change) string {
+func headOf(target string, own bool, on admin.Scope) string {
 	switch {
-	case c.Own:
-		return c.Target
-	case c.Entity == "" && c.Resource == "" && c.Plan == "":
+	case own:
+		return target
+	case on == (admin.Scope{}):
 		return "the system defaults"
 	}
-	return "limits of " + c.Target
+	return "limits of " + target
 }
 
 func printChange(a *kit.Run, c *manifest.Change) {
-	head := fmt.Sprintf("%s %s %s", signs[c.Action], c.Action, headOf(c))
+	head := fmt.Sprintf("%s %s %s", signs[c.Action], c.Action, headOf(c.Target, c.Own, c.Scope))
 	switch {
 	case c.Moves == delta.Both:
 		head += ": loosens in one way, tightens in another"
@@ -214,23 +214,6 @@ func printPlanTotals(a *kit.Run, p *manifest.Plan) {
 	a.Out.Println()
 }
 
-// maxNames is how many records without a manifest are printed.
-const maxNames = 20
-
-// printUnmanaged prints the records that no manifest manages.
-func printUnmanaged(a *kit.Run, names []string) {
-	if len(names) == 0 {
-		return
-	}
-	line(a, "Not declared here, and managed by no manifest: %s.", kit.Plural(len(names), "record"))
-	for _, name := range names[:min(len(names), maxNames)] {
-		line(a, "    %s", name)
-	}
-	if more := len(names) - maxNames; more > 0 {
-		line(a, "    and %d more: -o json lists all", more)
-	}
-}
-
 func printResult(a *kit.Run, r *manifest.Result) {
 	revision := ""
 	if r.Revision > 0 && len(r.Failed) == 0 {
@@ -243,55 +226,4 @@ func printResult(a *kit.Run, r *manifest.Result) {
 	for _, f := range r.Failed {
 		a.Out.Println(a.Out.Bad(term.Clean(fmt.Sprintf("  failed to %s %s: %s", f.Action, f.Target, f.Error))))
 	}
-}
-
-var driftTexts = map[drift.Why]string{
-	drift.Edited:     "changed by hand since the manifest was applied",
-	drift.Removed:    "removed by hand since the manifest was applied",
-	drift.Unapplied:  "not applied yet: the manifest has changed",
-	drift.Unmanaged:  "conflicting: live, but not managed by any manifest",
-	drift.Undeclared: "live, but no longer declared",
-}
-
-func printDrift(a *kit.Run, p *manifest.Plan, report *drift.Report) {
-	a.Out.Println(a.Out.Bold("Drift of " + titleOf(p)))
-	if p.CreateNamespace {
-		a.Out.Println("The namespace does not exist.")
-	}
-	byHand := false
-	for i := range p.Changes {
-		c, r := &p.Changes[i], &report.Drift[i]
-		byHand = byHand || r.Why.Hand()
-		head := signs[c.Action] + " " + headOf(c) + ": " + driftTexts[r.Why]
-		if r.By != "" {
-			head += ", by " + r.By + " at " + kit.Instant(r.At)
-		}
-		a.Out.Println()
-		a.Out.Println(colored(a, c.Action, term.Clean(head)))
-		for _, f := range c.Fields {
-			name := strings.TrimSpace(f.Limit + " " + strings.TrimPrefix(strings.TrimPrefix(f.Name, "limit"), "rate"))
-			line(a, "    %s: live %s, declared %s", name, cmp.Or(f.Old, "nothing"), cmp.Or(f.New, "nothing"))
-		}
-	}
-	if len(p.Changes) > 0 {
-		a.Out.Println()
-		a.Out.Println(kit.Plural(len(p.Changes), "record") + " not as declared.")
-	} else if !p.CreateNamespace {
-		a.Out.Println("No drift: everything declared is live (" + kit.Plural(p.Unchanged, "record") + ").")
-	}
-	if byHand {
-		line(a, "To keep what was changed by hand, take it into the file from: weir --namespace %s limits export%s",
-			p.Namespace, ofManifest(p))
-		line(a, "To revert it: weir limits apply")
-	}
-	printUnmanaged(a, report.Unmanaged)
-	a.Out.Println()
-}
-
-// ofManifest returns the flag that names the manifest of a plan.
-func ofManifest(p *manifest.Plan) string {
-	if p.Manifest == manifest.DefaultName {
-		return ""
-	}
-	return " --manifest " + p.Manifest
 }

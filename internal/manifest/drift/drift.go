@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/manifest/delta"
+	"github.com/weirlimits/weir/internal/manifest/live"
 )
 
 // Why is why a live record is not as declared.
@@ -51,14 +52,20 @@ func of(p *manifest.Plan, c *manifest.Change, last *admin.AuditEvent) (Why, *adm
 type Report struct {
 	Namespace string   `json:"namespace"`
 	Manifest  string   `json:"manifest"`
-	Drift     []Record `json:"drift"`     // one per change of the plan
-	Unmanaged []string `json:"unmanaged"` // live records that no manifest manages or declares
+	Missing   bool     `json:"missing,omitempty"` // the namespace does not exist
+	Unchanged int      `json:"unchanged"`         // records that are as declared
+	Drift     []Record `json:"drift"`             // one per change of the plan
+	// Unmanaged has the live records that no manifest manages or declares.
+	Unmanaged []live.Unmanaged `json:"unmanaged"`
 }
 
 // Record is a record that is not as declared. By and At are who made it so by hand, and when, as far as the audit log
 // has it.
 type Record struct {
-	Target string        `json:"target"`
+	Target string          `json:"target"`
+	Action manifest.Action `json:"action"` // what applying does
+	Own    bool            `json:"own,omitempty"`
+	admin.Scope
 	Why    Why           `json:"why"`
 	By     string        `json:"by,omitempty"`
 	At     time.Time     `json:"at,omitzero"`
@@ -70,7 +77,10 @@ type Record struct {
 func Reports(ctx context.Context, lim *weir.Limiter, plans []*manifest.Plan) ([]Report, error) {
 	all := []Report{}
 	for _, p := range plans {
-		d := Report{p.Namespace, p.Manifest, []Record{}, append([]string{}, p.Unmanaged...)}
+		d := Report{
+			Namespace: p.Namespace, Manifest: p.Manifest, Missing: p.CreateNamespace, Unchanged: p.Unchanged,
+			Drift: []Record{}, Unmanaged: append([]live.Unmanaged{}, p.Unmanaged...),
+		}
 		looked := 0
 		for i := range p.Changes {
 			c := &p.Changes[i]
@@ -83,7 +93,7 @@ func Reports(ctx context.Context, lim *weir.Limiter, plans []*manifest.Plan) ([]
 				}
 			}
 			why, ev := of(p, c, last)
-			r := Record{Target: c.Target, Why: why, Fields: c.Fields}
+			r := Record{Target: c.Target, Action: c.Action, Own: c.Own, Scope: c.Scope, Why: why, Fields: c.Fields}
 			if ev != nil {
 				r.By, r.At = ev.Principal, ev.At
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/manifest/delta"
 	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
@@ -106,6 +107,25 @@ func (w Scopes) Deciding(sc admin.Scope) (ids []admin.RecordID) {
 		ids = append(ids, admin.RecordID{Scope: admin.Scope(sc)})
 	}
 	return ids
+}
+
+// Unmanaged is a live record that no manifest manages. Moves is how it changes the limits that apply without it.
+type Unmanaged struct {
+	Target string      `json:"target"`
+	Moves  delta.Moves `json:"moves,omitempty"`
+}
+
+// Moves returns how a record changes the limits that apply without it.
+func (w Scopes) Moves(id admin.RecordID) (m delta.Moves) {
+	d := w.Get(id)
+	limits := LimitsAt(&d, w.At)
+	if id.Own || len(limits) == 0 {
+		return m
+	}
+	for _, below := range w.Below(id.Scope) {
+		m = m.And(delta.On(id.Resource, below.Limits, limits))
+	}
+	return m
 }
 
 // With returns records with those that decide about them, except of plans and ancestors.

@@ -172,7 +172,7 @@ func (s *manifests) diff(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.reply(w, r, http.StatusOK, map[string]any{"manifests": reports})
+	return s.reply(w, r, http.StatusOK, api.Drifts{Manifests: reports})
 }
 
 func (s *manifests) apply(w http.ResponseWriter, r *http.Request) error {
