@@ -99,6 +99,7 @@ func root(a *kit.Run) *cobra.Command {
 	inGroup(
 		root, "look", admin.ExplainCmd(a), admin.WatchCmd(a), usage.Cmd(a), admin.BucketCmd(a), audit.Cmd(a),
 		lab.ReplayCmd(a), lab.SimulateCmd(a), lab.LoadCmd(a), lab.CostCmd(a), lab.TortureCmd(a), admin.DoctorCmd(a),
+		admin.BackupCmd(a), admin.RestoreCmd(a),
 		governor.Cmd(a), serve.EnvoyCmd(a),
 	)
 	inGroup(

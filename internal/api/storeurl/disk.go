@@ -3,6 +3,7 @@ package storeurl
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -71,4 +72,22 @@ func (d *days) UnmarshalText(text []byte) error {
 	}
 	*d = days(time.Duration(n) * 24 * time.Hour)
 	return nil
+}
+
+// Restore makes the store on disk at an address from a copy, as [disk.Restore]. With replace, an existing store is
+// moved to its path with .replaced at the end. It returns the store's folder, or "" for a store of another kind.
+func Restore(address secret.Address, from string, replace bool) (dir string, err error) {
+	scheme, rest, err := Split(address)
+	if err != nil || scheme != "disk" {
+		return "", err
+	}
+	dir, _, err = diskConfig(address, rest)
+	if err != nil {
+		return "", err
+	}
+	aside := ""
+	if replace {
+		aside = filepath.Clean(dir) + ".replaced"
+	}
+	return dir, disk.Restore(from, dir, aside)
 }

@@ -132,3 +132,8 @@ func OpenTorture(address secret.Address) (*Torture, error) {
 	}
 	return &k.torture, err
 }
+
+// Restore makes the store on disk at an address from a copy, and returns its folder, or "" for a store of another kind.
+func Restore(address secret.Address, from string, replace bool) (dir string, err error) {
+	return storeurl.Restore(address, from, replace)
+}
