@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -103,50 +102,5 @@ func covers(t *testing.T, template cloudtest.Resolved, id string, calls []cloudt
 				t.Errorf("%s allows %s", id, grant)
 			}
 		}
-	}
-}
-
-var parameterRow = regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\| ([^|]*?) ?\\|")
-
-// TestParametersDocumented compares the guide's table of parameters with the command's flags.
-func TestParametersDocumented(t *testing.T) {
-	t.Parallel()
-	guide, err := os.ReadFile("../../docs/aws/templates.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(guide), "\n## Parameters\n")
-	table, _, _ = strings.Cut(table, "\n## ")
-	documented := map[string]string{}
-	for _, row := range parameterRow.FindAllStringSubmatch(table, -1) {
-		documented[row[1]] = row[2]
-	}
-	var out bytes.Buffer
-	if code := cli.Main(t.Context(), []string{"template", "--help"}, strings.NewReader(""), &out, &out); code != 0 {
-		t.Fatal(out.String())
-	}
-	help, _, _ := strings.Cut(out.String(), "Global Flags:")
-	_, help, _ = strings.Cut(help, "\nFlags:\n")
-	flag := regexp.MustCompile(`^ +(?:-\w, |    )--([a-z-]+)(.*)$`)
-	standard := regexp.MustCompile(`\(default "?([^")]*)"?\)$`)
-	for line := range strings.Lines(help) {
-		m := flag.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
-		if len(m) < 3 || strings.Contains(m[2], "with --") || slices.Contains([]string{"cell", "edge", "format", "gate", "help", "tag"}, m[1]) {
-			continue
-		}
-		want := ""
-		if d := standard.FindStringSubmatch(m[2]); d != nil {
-			want = d[1]
-		}
-		got, ok := documented[m[1]]
-		if !ok {
-			t.Errorf("--%s is not in the table", m[1])
-		} else if got != want && !(want == "" && (got == "false" || got == "0")) {
-			t.Errorf("--%s: default %q in the table, %q in fact", m[1], got, want)
-		}
-		delete(documented, m[1])
-	}
-	for name := range documented {
-		t.Errorf("--%s is in the table, and no flag", name)
 	}
 }
