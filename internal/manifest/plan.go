@@ -64,7 +64,7 @@ func (e ProblemsError) Error() string {
 type PlanOptions struct {
 	Exact bool // count all live buckets that a change touches, instead of the first 1,000
 	// Whole reads the whole namespace, not only what the manifest declares and manages: for [Plan.Unmanaged], and for
-	// [Plan.Limits] of many entities.
+	// [Plan.Scopes] of many entities.
 	Whole bool
 }
 
@@ -401,8 +401,5 @@ func (p *Plan) Tightening() (n int) {
 	return n
 }
 
-// Limits returns functions for the limits that apply to an entity on a resource before and after the changes. A loaded
-// plan does not have them.
-func (p *Plan) Limits() (before, after func(entity, resource string) []weir.Limit) {
-	return p.before.Limits, p.limits.Limits
-}
+// Scopes returns the records before and after the changes. A plan that was read from JSON does not have them.
+func (p *Plan) Scopes() (before, after live.Scopes) { return p.before, p.limits }

@@ -23,6 +23,7 @@ import (
 type planRequest struct {
 	planFlags
 	whatIfFlags
+	policyFlag
 	Out string `json:"out"`
 }
 
@@ -34,6 +35,10 @@ func plan(r *kit.Run) *cobra.Command {
   weir limits plan -f limits/ --what-if --days 14`,
 	}, func(ctx context.Context, q *planRequest) error {
 		if err := q.check(r, &q.lambdaFlags); err != nil {
+			return err
+		}
+		rules, err := q.read(r, &q.lambdaFlags)
+		if err != nil {
 			return err
 		}
 		return planning(ctx, r, &q.planFlags, q.On, func(p planner, plans []*manifest.Plan) error {
@@ -50,7 +55,7 @@ func plan(r *kit.Run) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return r.Print(plansView{plans, whatIf}, func() {
+			err = r.Print(plansView{plans, whatIf}, func() {
 				for i, p := range plans {
 					printPlan(r, p, " Nothing has been applied.")
 					if q.On {
@@ -58,6 +63,14 @@ func plan(r *kit.Run) *cobra.Command {
 					}
 				}
 			})
+			if err != nil {
+				return err
+			}
+			stages, err := rules.allow(plans, true)
+			for _, text := range stages {
+				r.Err.Println(text)
+			}
+			return err
 		})
 	})
 }
@@ -104,6 +117,7 @@ type applyRequest struct {
 	exactFlag
 	applyFlags
 	stageFlags
+	policyFlag
 }
 
 func apply(r *kit.Run) *cobra.Command {
@@ -127,16 +141,12 @@ continues from there: with --stage by what its flags define, otherwise as before
 			"  weir limits apply -f limits.yaml --stage 5%,100% --gate " +
 			"http://localhost:2772/applications/weir-gate/environments/weir-gate/configurations/weir-gate",
 	}, func(ctx context.Context, q *applyRequest) error {
-		if q.Plan != "" && len(q.Files) > 0 {
-			return kit.Usage(errors.New("give either a PLAN or -f FILE"))
-		}
-		if err := q.check(); err != nil {
+		if err := q.usage(r); err != nil {
 			return err
 		}
-		if len(q.Stages) > 0 {
-			if err := q.needStore(r, "--stage"); err != nil {
-				return err
-			}
+		rules, err := q.policyFlag.read(r, &q.lambdaFlags)
+		if err != nil {
+			return err
 		}
 		saved, ms, err := q.read(r)
 		if err != nil {
@@ -157,9 +167,23 @@ continues from there: with --stage by what its flags define, otherwise as before
 			if err != nil {
 				return unchanged(err)
 			}
+			if _, err := rules.allow(plans, len(q.Stages) > 0); err != nil {
+				return unchanged(err)
+			}
 			return applyPlans(ctx, r, p, plans, &q.applyFlags, &q.stageFlags, 0)
 		})
 	})
+}
+
+// usage checks the flags.
+func (q *applyRequest) usage(r *kit.Run) error {
+	if q.Plan != "" && len(q.Files) > 0 {
+		return kit.Usage(errors.New("give either a PLAN or -f FILE"))
+	}
+	if err := q.check(); err != nil || len(q.Stages) == 0 {
+		return err
+	}
+	return q.needStore(r, "--stage")
 }
 
 // read reads the saved plan, or the manifests.

@@ -69,7 +69,8 @@ func tried(ctx context.Context, by planner, plans []*manifest.Plan, flags *whatI
 }
 
 func (t *triedPlan) try(p *manifest.Plan, windows []admin.Usage) (err error) {
-	before, after := p.Limits()
+	was, is := p.Scopes()
+	before, after := was.Limits, is.Limits
 	changes := func(of func(entity, resource string) []weir.Limit) func(entity, resource string) []weir.Limit {
 		return func(entity, resource string) []weir.Limit {
 			if slices.Equal(before(entity, resource), after(entity, resource)) {
