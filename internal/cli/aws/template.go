@@ -53,7 +53,7 @@ With --edge, it prints a safety net in front of weir: a WAF rate rule and an API
 sized above what a manifest allows. Both are best effort, for the day when everything else fails.
 With --gate, it prints an AppConfig profile that says how far weir limits apply --gate may go, and
 that is rolled back when an alarm is raised.`,
-		Example: `  weir template --stack weir --alarm-topic arn:aws:sns:eu-central-1:123456789012:oncall > weir.yaml
+		Example: `  weir template --stack weir --alarm-topic arn:aws:sns:eu-central-1:123456789012:oncall > stack.yaml
   weir template --format terraform > weir.tf.json
   weir template --cell --vpc vpc-0123456789abcdef0 --subnet subnet-0123456789abcdef0,subnet-0123456789abcdef1 \
     --client-group sg-0123456789abcdef0
