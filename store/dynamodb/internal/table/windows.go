@@ -2,6 +2,7 @@ package table
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -70,9 +71,22 @@ func (ws *Windows) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePa
 	if err := ws.t.Ready(ctx); err != nil {
 		return store.UsagePage{}, err
 	}
-	return ledger.Page(&q, func(after *cursor.Position, f func(store.UsageRecord) bool) error {
+	page, err := ledger.Page(&q, func(after *cursor.Position, f func(store.UsageRecord) bool) error {
 		return ws.t.windows(ctx, &q, after, f)
 	})
+	if err == nil && len(page.Records) == 0 && !q.Known {
+		err = ws.t.metered(ctx)
+	}
+	return page, err
+}
+
+// metered returns an error if nothing has ever booked usage. Callers that may not read that, such as a tenant, get none.
+func (t *Table) metered(ctx context.Context) error {
+	found, err := t.BatchGet(ctx, []Key{meteredKey()})
+	if err == nil && found[meteredKey()] == nil {
+		return fmt.Errorf("%w: on DynamoDB, weir aggregate or the function of a stack books it", store.ErrNoUsage)
+	}
+	return nil
 }
 
 // windows calls f with the windows of a subject that come after a position, by start, ID and Sub, until f returns
