@@ -114,13 +114,13 @@ func TestNotedLimits(t *testing.T) {
 // declare sets one record, as a manifest does.
 func declare(b *bundle, scope admin.Scope, u weir.OnUnavailable, limits ...weir.Limit) error {
 	b.t.Helper()
-	before, err := b.admin.Manifests.Declared(b.ctx, scope)
+	found, err := b.admin.Manifests.Lookup(b.ctx, admin.RecordID{Scope: scope})
 	must(b.t, err)
 	after := admin.Declared{Limits: &admin.ScopedLimits{
 		Scope: scope, Limits: limits, Managed: &admin.Managed{Manifest: "m", Hash: "h"},
 	}}
 	after.Limits.OnUnavailable = u
-	return b.admin.Manifests.Declare(b.ctx, []admin.DeclaredChange{{Before: before, After: after}})[0]
+	return b.admin.Manifests.Declare(b.ctx, []admin.DeclaredChange{{Before: found[0], After: after}})[0]
 }
 
 func TestNotedManifest(t *testing.T) {
