@@ -80,7 +80,7 @@ func (ws *Windows) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePa
 	return page, err
 }
 
-// metered returns an error if nothing has ever booked usage. Callers that may not read that, such as a tenant, get none.
+// metered returns an error if nothing has ever booked usage. Callers that may not read that, such as tenants, get none.
 func (t *Table) metered(ctx context.Context) error {
 	found, err := t.BatchGet(ctx, []Key{meteredKey()})
 	if err == nil && found[meteredKey()] == nil {
