@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/weirlimits/weir/internal/aws/stack"
 	"github.com/weirlimits/weir/internal/cli"
 	"github.com/weirlimits/weir/internal/testkit/cloudtest"
@@ -60,6 +63,13 @@ func TestPolicies(t *testing.T) {
 		"entity limits set key --resource gpt -l rpm:20/day", "acquire key gpt rpm=2", "namespace create blue", "--namespace blue system set -l rpm:1/h",
 		"--namespace blue acquire a b rpm=1", "limits apply -f FILE --adopt --yes",
 	)
+	_, err := dynamotest.Client(t, engine).PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &table, Item: map[string]types.AttributeValue{
+		"PK": &types.AttributeValueMemberS{Value: "_/SYSTEM#"}, "SK": &types.AttributeValueMemberS{Value: "#METERED"},
+		"n": &types.AttributeValueMemberN{Value: "1"},
+	}}) // as weir aggregate does, so that usage can be listed
+	if err != nil {
+		t.Fatal(err)
+	}
 	looked := run(rec.URL, reads...)
 	configured = append(configured, run(rec.URL,
 		"entity update key --parent=", "limits rollback 1 --yes", "bucket reset key gpt --yes", "entity limits delete key --resource gpt --yes",

@@ -2,6 +2,7 @@ package stack_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -225,7 +226,7 @@ func TestTenantPolicies(t *testing.T) {
 		lim := tb.limiter(client, weir.Config{Namespace: ns.Name, NamespaceID: ns.ID})
 		record := func(id string) {
 			all := made[id]
-			all[i] = append(all[i], tb.rec.Calls()...)
+			all[i] = append(all[i], slices.DeleteFunc(tb.rec.Calls(), asksWhetherBooked)...)
 			made[id] = all
 		}
 		tb.prepare(lim)
@@ -284,6 +285,12 @@ func TestTenantPolicies(t *testing.T) {
 	}
 }
 
+// asksWhetherBooked reports whether a call reads if anything books usage in the store. A tenant's roles refuse that read,
+// and the store does without: see TestUsageWithoutLeave in store/dynamodb.
+func asksWhetherBooked(c cloudtest.Call) bool {
+	return c.Action == "dynamodb:BatchGetItem" && slices.Equal(c.Keys, []string{"_/SYSTEM#"})
+}
+
 // look reads everything that can be read in a namespace.
 func look(t *testing.T, lim *weir.Limiter) {
 	t.Helper()
@@ -310,7 +317,9 @@ func look(t *testing.T, lim *weir.Limiter) {
 	_, err = lim.Available(ctx, "key", "api")
 	must(t, err)
 	_, err = admin.New(lim).Usage.Windows(ctx, admin.UsageQuery{Window: admin.Hourly, By: admin.ByEntity, Entity: "key"})
-	must(t, err)
+	if !errors.Is(err, store.ErrNoUsage) {
+		must(t, err)
+	}
 	_, err = admin.New(lim).Manifests.Revisions(ctx, admin.RevisionQuery{Manifest: "m"})
 	must(t, err)
 }

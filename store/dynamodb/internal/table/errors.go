@@ -132,6 +132,12 @@ func Ambiguous(err error) bool {
 	return failed(err) || api.ErrorFault() == smithy.FaultServer || slices.Contains(troubles, api.ErrorCode())
 }
 
+// forbidden reports whether the caller's policies do not allow a call.
+func forbidden(err error) bool {
+	var api smithy.APIError
+	return errors.As(err, &api) && api.ErrorCode() == codeDenied
+}
+
 // failed reports whether the server, or a proxy in front of it, responded with a server error.
 func failed(err error) bool {
 	var resp *awshttp.ResponseError

@@ -83,7 +83,12 @@ func (ws *Windows) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePa
 // metered returns an error if nothing has ever booked usage. Callers that may not read that, such as tenants, get none.
 func (t *Table) metered(ctx context.Context) error {
 	found, err := t.BatchGet(ctx, []Key{meteredKey()})
-	if err == nil && found[meteredKey()] == nil {
+	switch {
+	case forbidden(err):
+		return nil
+	case err != nil:
+		return err
+	case found[meteredKey()] == nil:
 		return fmt.Errorf("%w: on DynamoDB, weir aggregate or the function of a stack books it", store.ErrNoUsage)
 	}
 	return nil
