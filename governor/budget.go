@@ -32,7 +32,7 @@ type budget struct {
 	scope
 
 	rank    uint64        // the order in which calls lock and wait: narrow budgets before wide ones
-	limit   int64         // configured
+	limit   int64         // configured; guarded by mu
 	hold    time.Duration // what it holds, as time at its rate
 	jitter  bool          // whether to begin out of step with other processes
 	implied bool          // not configured: calls do not wait for it until DynamoDB throttles the table
@@ -186,4 +186,23 @@ func (b *budget) setShare(now, share int64) {
 		b.share = share
 		b.follow(now)
 	}
+}
+
+// setLimit changes the limit. It takes the lock. In a fleet the share follows later, unless it is too high.
+func (b *budget) setLimit(now, limit int64, fleet bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if limit == b.limit {
+		return
+	}
+	b.limit = limit
+	if share := min(b.share, limit); fleet {
+		b.share = share
+	} else {
+		b.share = limit
+	}
+	if b.ceiling > 0 {
+		b.step = max(b.step, b.share/50)
+	}
+	b.follow(now)
 }

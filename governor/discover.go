@@ -26,7 +26,7 @@ const (
 
 // Discover returns limits for tables and their global secondary indexes: a share, above 0 and at most 1, of the
 // provisioned throughput of each; for an on-demand table, of its maximum throughput if it has one, otherwise of its
-// warm throughput. It reads once, and does not follow later changes.
+// warm throughput. It reads once; see [Discovered].
 //
 // Errors: one or more [*ConfigError], joined: for the share, and for tables that do not exist or cannot be described.
 func Discover(ctx context.Context, client TableDescriber, share float64, tables ...string) (map[string]Limits, error) {

@@ -3,7 +3,10 @@ package governor
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +21,8 @@ type Governor struct {
 	account [2]*budget // nil if not limited
 	member  *rates.Worker
 	shared  []*budget // in the order of the fleet's budgets
+
+	setting sync.Mutex // one Set at a time
 
 	closing sync.Once
 	closed  chan struct{}
@@ -110,7 +115,10 @@ func (g *Governor) tableOf(name string) *table {
 		t = &table{name: name}
 		for dir, all := range g.account {
 			if all != nil && name != "" {
-				b := newBudget(all.limit, g.cfg.Burst, g.cfg.Burst)
+				all.mu.Lock()
+				limit := all.limit
+				all.mu.Unlock()
+				b := newBudget(limit, g.cfg.Burst, g.cfg.Burst)
 				b.implied = true
 				t.budgets[dir] = g.add(b, name, "", Direction(dir))
 			}
@@ -118,6 +126,117 @@ func (g *Governor) tableOf(name string) *table {
 		g.tables[name] = t
 	}
 	return t
+}
+
+// Set changes rates while the governor runs: all of them, or none if one is wrong. What budgets hold and owe stays,
+// less what exceeds the new burst. Calls that wait, wait by the new rates. With a Coordinator, the lowest rate that a
+// process states applies to the fleet: a lower one within three refreshes, a higher one once every process has set it.
+//
+// Errors: one or more [*ConfigError], joined: for rates that a [Config] would refuse, for [Unlimited], and for budgets
+// that the Config does not have. Give them a rate there, which may be as high as 4,000,000.
+func (g *Governor) Set(r Rates) error {
+	g.setting.Lock()
+	defer g.setting.Unlock()
+	limits, err := g.changes(r)
+	if err != nil {
+		return err
+	}
+	now := g.now()
+	for b, limit := range limits {
+		b.setLimit(now, limit, g.member != nil)
+	}
+	g.mu.RLock()
+	for _, b := range g.budgets {
+		if limit, ok := limits[g.account[b.dir]]; ok && b.implied {
+			b.setLimit(now, limit, false)
+		}
+	}
+	g.mu.RUnlock()
+	if g.member != nil {
+		all := make([]int64, len(g.shared))
+		for i, b := range g.shared {
+			b.mu.Lock()
+			all[i] = b.limit
+			b.mu.Unlock()
+		}
+		g.member.SetLimits(all)
+	}
+	return nil
+}
+
+// changes returns the limits of the budgets that rates change.
+func (g *Governor) changes(r Rates) (map[*budget]int64, error) {
+	var errs []error
+	wrong := func(field, format string, args ...any) {
+		errs = append(errs, &ConfigError{Field: field, Reason: fmt.Sprintf(format, args...)})
+	}
+	limits := make(map[*budget]int64)
+	set := func(field string, budgets [2]*budget, rates [2]float64) {
+		for dir, units := range rates {
+			name := field + [2]string{"ReadUnits", "WriteUnits"}[dir]
+			switch {
+			case units == 0:
+			case math.IsInf(units, 1):
+				wrong(name, "cannot become Unlimited while the governor runs")
+			case budgets[dir] == nil || budgets[dir].implied:
+				wrong(name, "cannot be set: the Config has no such rate, or Unlimited")
+			default:
+				checkRate(wrong, name, units)
+				limits[budgets[dir]] = int64(units * milli)
+			}
+		}
+	}
+	set("", g.account, [2]float64{r.ReadUnits, r.WriteUnits})
+	for _, name := range slices.Sorted(maps.Keys(r.Tables)) {
+		t, limits, field := &table{}, r.Tables[name], "Tables["+name+"]."
+		g.mu.RLock()
+		if known := g.tables[name]; known != nil {
+			t = known
+		}
+		g.mu.RUnlock()
+		set(field, t.budgets, limits.rates())
+		for _, x := range slices.Sorted(maps.Keys(limits.Indexes)) {
+			set(field+"Indexes["+x+"].", t.own(x), limits.Indexes[x].rates())
+		}
+	}
+	return limits, errors.Join(errs...)
+}
+
+// Follow sets the rates that a source returns: at once, and then at every interval, until the context ends. When the
+// source or [Governor.Set] fails, the rates stay, and failed is called with the error if it is not nil. Indexes that
+// the [Config] does not have are left out: they count against their table.
+func (g *Governor) Follow(ctx context.Context, every time.Duration, source Source, failed func(error)) {
+	t := time.NewTicker(max(every, time.Millisecond))
+	defer t.Stop()
+	for {
+		r, err := source(ctx)
+		if err == nil {
+			err = g.Set(g.known(r))
+		}
+		if err != nil && ctx.Err() == nil && failed != nil {
+			failed(err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+	}
+}
+
+// known returns rates without those of indexes that have no budgets.
+func (g *Governor) known(r Rates) Rates {
+	r.Tables = maps.Clone(r.Tables)
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	for name, limits := range r.Tables {
+		if t := g.tables[name]; t != nil {
+			limits.Indexes = maps.Clone(limits.Indexes)
+			maps.DeleteFunc(limits.Indexes, func(x string, _ Limits) bool { return t.own(x) == [2]*budget{} })
+			r.Tables[name] = limits
+		}
+	}
+	return r
 }
 
 func (g *Governor) now() int64 { return int64(time.Since(g.began)) }

@@ -73,6 +73,16 @@ func (t *table) index(name string) *index {
 	return x
 }
 
+// own returns the budgets of an index that has some of its own.
+func (t *table) own(index string) (budgets [2]*budget) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if x := t.indexes[index]; x != nil {
+		budgets = x.budgets
+	}
+	return budgets
+}
+
 // budget returns the narrowest budget of an index ("" for the table), or nil.
 func (t *table) budget(index string, dir Direction) *budget {
 	if index != "" {

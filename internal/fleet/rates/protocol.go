@@ -45,7 +45,7 @@ func (p *protocol) Report(_ context.Context, seq uint64) (any, error) {
 	p.sent[seq] = now
 	p.hurry.lowered = false
 	r := report{Seq: seq, Ack: p.w.follows(), Budgets: make([]demand, len(p.w.cfg.Budgets))}
-	for i, b := range p.w.cfg.Budgets {
+	for i, b := range p.w.budgets() {
 		want, used := p.w.cfg.Demand(i)
 		r.Budgets[i] = demand{b.Name, b.Limit, want, used}
 	}

@@ -89,6 +89,25 @@ func (w *Worker) Status() Status {
 	return s
 }
 
+// SetLimits changes the limits of the budgets, in their order. The worker uses no more than them at once; the fleet
+// follows with the next grants.
+func (w *Worker) SetLimits(limits []int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, limit := range limits {
+		w.cfg.Budgets[i].Limit = limit
+		w.share.rate[i], w.share.safe[i] = min(w.share.rate[i], limit), min(w.share.safe[i], limit)
+	}
+	w.apply(time.Now())
+}
+
+// budgets returns the budgets with their limits now.
+func (w *Worker) budgets() []Budget {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.cfg.Budgets)
+}
+
 // Close leaves the fleet: the worker's shares become 0, and are free for others at once. Call it once.
 func (w *Worker) Close() error {
 	w.mu.Lock()
