@@ -53,6 +53,9 @@ type Config struct {
 	// limits. It must be fast. A count that is too low admits more than the limits allow, one that is too high admits
 	// less. Defaults to 1.
 	Instances func() int
+	// LocalMax is how much of each limit, in percent, all of the Instances together may admit by local decisions. From
+	// 1 to 100, the default.
+	LocalMax int
 	// MaxHold is how long the slots of a lease are renewed. Defaults to 1 h.
 	MaxHold time.Duration
 	// AuditRetention is how long audit events are kept. Defaults to 365 days.
@@ -69,14 +72,10 @@ func (c Config) withDefaults() Config {
 	c.DecideWithin = cmp.Or(c.DecideWithin, c.StoreTimeout)
 	c.OnUnavailable = cmp.Or(c.OnUnavailable, OnUnavailableDeny)
 	c.Cooldown = cmp.Or(c.Cooldown, time.Second)
-	if c.Instances == nil {
-		c.Instances = func() int { return 1 }
-	}
+	c.LocalMax = cmp.Or(c.LocalMax, 100)
 	c.MaxHold = cmp.Or(c.MaxHold, time.Hour)
 	c.AuditRetention = cmp.Or(c.AuditRetention, 365*24*time.Hour)
-	if c.Observer == nil {
-		c.Observer = &Observer{}
-	}
+	c.Observer = cmp.Or(c.Observer, &Observer{})
 	return c
 }
 
@@ -88,10 +87,10 @@ func (c Config) validate() error {
 		return configErr("Config.CacheEntries", "must not be negative")
 	case c.StoreTimeout < 0:
 		return configErr("Config.StoreTimeout", "must not be negative")
-	case c.DecideWithin < 0:
-		return configErr("Config.DecideWithin", "must not be negative")
-	case c.DecideWithin > c.StoreTimeout:
-		return configErr("Config.DecideWithin", "must be at most Config.StoreTimeout, which is %s", c.StoreTimeout)
+	case c.DecideWithin < 0 || c.DecideWithin > c.StoreTimeout:
+		return configErr("Config.DecideWithin", "must be from 0 to Config.StoreTimeout, which is %s", c.StoreTimeout)
+	case c.LocalMax < 1 || c.LocalMax > 100:
+		return configErr("Config.LocalMax", "must be from 1 to 100, in percent")
 	case c.MaxHold < 0:
 		return configErr("Config.MaxHold", "must not be negative")
 	case c.AuditRetention < 0:
@@ -133,7 +132,7 @@ func (c *Config) outage(p *parts.Parts) *outage.Fallback {
 		return nil
 	}
 	cfg := outage.Config{
-		Entries: c.CacheEntries, Instances: c.Instances, Settle: p.Store.Settle,
+		Entries: c.CacheEntries, Instances: c.Instances, LocalMax: c.LocalMax, Settle: p.Store.Settle,
 		Keep:     c.OnUnavailable == OnUnavailableLocal,
 		Cooldown: c.Cooldown, DecideWithin: p.Within.Get, StoreTimeout: c.StoreTimeout,
 		Held: func(b store.Bucket, limit string) int64 { return p.Holds.Held(b, limit) },

@@ -76,12 +76,20 @@ func TestLocalFlaps(t *testing.T) {
 
 // In any pattern of outages that all processes see, they admit at most the limit, what an outage may cost (Over), a
 // burst, and what the rate issues until the last process calls the store again. In any pattern at all, even if each
-// process has outages of its own, they admit at most twice the rate, the burst, and what an outage may cost.
+// process has outages of its own, they admit at most twice the rate, the burst, and what an outage may cost. With
+// LocalMax, or if their number is counted wrongly, the part of the rate that they admit by themselves is
+// LocalMax × processes / counted instead of the whole; within an outage that all see, they admit no more than that part
+// and what an outage may cost.
 func TestFlapsInAnyPattern(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		n := rapid.IntRange(1, 3).Draw(r, "processes")
 		own := rapid.Bool().Draw(r, "outages of their own")
+		counted := rapid.IntRange(1, 4).Draw(r, "counted")
+		most := rapid.IntRange(1, 100).Draw(r, "LocalMax")
+		if rapid.Bool().Draw(r, "by default") {
+			counted, most = n, 0
+		}
 		limit := weir.Limit{
 			Name: "rps", Amount: rapid.Int64Range(1, 30).Draw(r, "rate"), Period: time.Second,
 			Burst: rapid.Int64Range(1, 40).Draw(r, "burst"),
@@ -115,7 +123,8 @@ func TestFlapsInAnyPattern(t *testing.T) {
 				o := &outage{Store: st}
 				lim, err := weir.New(weir.Config{
 					Store: lasting{o}, OnUnavailable: weir.OnUnavailableLocal, DecideWithin: within, StoreTimeout: 5 * within,
-					CacheTTL: time.Hour, Cooldown: -1, Instances: func() int { return n },
+					CacheTTL: time.Hour, Cooldown: -1, Instances: func() int { return counted },
+					LocalMax: most,
 				})
 				must(t, err)
 				stores, fleet = append(stores, o), append(fleet, lim)
@@ -126,8 +135,14 @@ func TestFlapsInAnyPattern(t *testing.T) {
 				}
 			}()
 			must(t, admin.New(fleet[0]).Limits.Set(t.Context(), admin.Scope{}, limit))
-			once, twice := excess{rate: float64(limit.Amount)}, excess{rate: 2 * float64(limit.Amount)}
+			rate, part := float64(limit.Amount), float64(n)/float64(counted)
+			if most > 0 {
+				part *= float64(most) / 100
+			}
+			over := float64(n) * max(float64(limit.Burst)*part/float64(n), 1, float64(largest))
+			once, twice := excess{rate: rate}, excess{rate: rate * (1 + part)}
 			for _, s := range stretches {
+				without := excess{rate: rate * part, last: time.Now()}
 				for k, o := range stores {
 					o.dark.Store(s.dark[k])
 				}
@@ -136,16 +151,19 @@ func TestFlapsInAnyPattern(t *testing.T) {
 						if _, err := lim.Acquire(t.Context(), weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"rps": s.cost}}); err == nil {
 							once.admit(s.cost)
 							twice.admit(s.cost)
+							without.admit(s.cost)
 						}
 					}
 				}
+				if !own && s.dark[0] && without.most > over+0.01 {
+					r.Errorf("%.2f tokens ahead of %.2f of the rate without the store, at most %.2f", without.most, part, over)
+				}
 			}
-			over := max(limit.Burst, int64(n), int64(n)*largest)
-			if most := float64(limit.Burst+over+limit.Burst) + float64(limit.Amount)*round.Seconds(); !own && once.most > most {
+			if most := float64(limit.Burst) + over + float64(limit.Burst) + rate*round.Seconds(); !own && part <= 1 && once.most > most+0.01 {
 				r.Errorf("%.2f tokens ahead of the rate, at most %.2f", once.most, most)
 			}
-			if twice.most > float64(limit.Burst+over) {
-				r.Errorf("%.2f tokens ahead of twice the rate, at most %d", twice.most, limit.Burst+over)
+			if most := float64(limit.Burst) + over; twice.most > most+0.01 {
+				r.Errorf("%.2f tokens ahead of %.2f times the rate, at most %.2f", twice.most, 1+part, most)
 			}
 		})
 	})

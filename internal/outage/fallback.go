@@ -49,7 +49,8 @@ var ErrOpen = &store.Error{
 // Config configures a [Fallback].
 type Config struct {
 	Entries      int                                                        // buckets for which shares are kept
-	Instances    func() int                                                 // how many processes share the limits
+	Instances    func() int                                                 // that share the limits; nil: one
+	LocalMax     int                                                        // percent of the limits that they all admit
 	Settle       func(context.Context, store.Settle) (store.Outcome, error) // of the store
 	Keep         bool                                                       // keep shares from the start; see Want
 	Cooldown     time.Duration                                              // negative: the store is always called
@@ -158,15 +159,15 @@ func (f *Fallback) Warm(debits []store.Debit, out *store.Outcome) {
 			return
 		}
 	}
-	f.shares.Warm(debits, out, f.instances(), f.now())
+	f.shares.Warm(debits, out, f.parts(), f.now())
 }
 
-// Take decides over the shares of one of n processes, and owes the store what it admits, apart from charges in shadow
+// Take decides over shares of one n-th of the limits, and owes the store what it admits, apart from charges in shadow
 // that do not fit. The store failed to the given extent: for these buckets alone, or for others, too. If there is no
 // room for the shares, ok is false.
 func (f *Fallback) Take(debits []store.Debit, of store.Extent) (out store.Outcome, n int, ok bool) {
 	f.Want()
-	n = f.instances()
+	n = f.parts()
 	if of == store.ExtentKey {
 		f.shares.AwayFrom(debits, f.now().Add(-f.cfg.DecideWithin()))
 	}
@@ -193,7 +194,7 @@ func (f *Fallback) Settle(debits []store.Debit, since time.Time, elsewhere bool)
 	if elsewhere {
 		debits = added(debits)
 	}
-	changed := f.shares.Settle(debits, f.instances(), since, out.At)
+	changed := f.shares.Settle(debits, f.parts(), since, out.At)
 	f.owe(changed, nil)
 	for i := range debits {
 		for j, c := range debits[i].Charges {
@@ -221,7 +222,15 @@ func added(debits []store.Debit) []store.Debit {
 }
 
 // instances returns how many processes share the limits.
-func (f *Fallback) instances() int { return max(1, f.cfg.Instances()) }
+func (f *Fallback) instances() int {
+	if f.cfg.Instances == nil {
+		return 1
+	}
+	return max(1, f.cfg.Instances())
+}
+
+// parts returns into how many parts the limits are divided: one for each process, and as many more as nobody may use.
+func (f *Fallback) parts() int { return (f.instances()*100 + f.cfg.LocalMax - 1) / f.cfg.LocalMax }
 
 // Stats describes what happens while the store does not answer.
 type Stats struct {

@@ -262,7 +262,7 @@ func (o *debts) settled(d *debt, err error) error {
 
 // bill adds to what is due the part of a debt that the shares' clocks have not covered.
 func (f *Fallback) bill(b store.Bucket, d *debt) {
-	now, n := f.now(), f.instances()
+	now, n := f.now(), f.parts()
 	var due []store.Charge
 	for _, c := range d.charges {
 		if c.Amount = f.shares.Bill(b, c.Limit, n, now, c.Amount); c.Amount > 0 {

@@ -16,7 +16,7 @@ func TestExpiresByTheMachinesClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []store.Settle
 		f := New(Config{
-			Entries: 100, Instances: func() int { return 1 }, Cooldown: -1,
+			Entries: 100, Instances: func() int { return 1 }, LocalMax: 100, Cooldown: -1,
 			Settle: func(_ context.Context, s store.Settle) (store.Outcome, error) {
 				got = append(got, s)
 				return store.Outcome{}, nil

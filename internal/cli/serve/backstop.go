@@ -21,6 +21,7 @@ import (
 type backstopFlags struct {
 	OnUnavailable weir.OnUnavailable `json:"on_unavailable" values:"local,deny,allow"`
 	Instances     string             `json:"instances" default:"auto"`
+	LocalMax      string             `json:"local_max" default:"100%"`
 
 	counter atomic.Pointer[instances.Counter]
 }
@@ -32,7 +33,17 @@ func (f *backstopFlags) check() error {
 	if strings.ContainsAny(f.name(), ":/, ") {
 		return kit.Usagef("--instances %q must have only a host name after dns:, without a port or scheme", f.Instances)
 	}
-	return nil
+	_, err := f.localMax()
+	return err
+}
+
+// localMax returns the percentage of the limits that all servers may admit without the store.
+func (f *backstopFlags) localMax() (int, error) {
+	n, err := strconv.Atoi(strings.TrimSuffix(f.LocalMax, "%"))
+	if err != nil || n < 1 || n > 100 || !strings.HasSuffix(f.LocalMax, "%") {
+		return 0, kit.Usagef("--local-max %q must be from 1%% to 100%%", f.LocalMax)
+	}
+	return n, nil
 }
 
 // name returns the name whose addresses are counted, or "" if none is.
@@ -63,17 +74,23 @@ func (f *backstopFlags) count() int {
 	return 1 // not counted yet, or nothing to count
 }
 
-//nolint:unparam // a step of a part may fail
-func (f *backstopFlags) open(_ context.Context, s *serving) error {
+func (f *backstopFlags) open(_ context.Context, s *serving) (err error) {
+	s.run.Config.LocalMax, err = f.localMax()
 	s.run.Config.OnUnavailable = cmp.Or(f.OnUnavailable, stores.OnUnavailable(s.run.Store))
 	s.run.Config.Instances = f.count
-	return nil
+	return err
 }
 
 //nolint:unparam // a step of a part may fail
 func (f *backstopFlags) start(_ context.Context, s *serving) error {
-	if t := f.task(s.run.Store, s.run.Opened, s.log); t != nil {
-		s.tasks = append(s.tasks, t)
+	t := f.task(s.run.Store, s.run.Opened, s.log)
+	if t == nil {
+		return nil
+	}
+	s.tasks = append(s.tasks, t)
+	if c, of := f.counter.Load(), &s.config; of.known != nil {
+		c.From(of.known.Instances())
+		c.Changed = func(n int) { of.flow.Counted(n) } // with a file there is a flow, once tasks run
 	}
 	return nil
 }

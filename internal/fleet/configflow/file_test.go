@@ -48,12 +48,15 @@ func TestStartWithoutStore(t *testing.T) {
 		first := r.start(t, file)
 		time.Sleep(period)
 		a.set("alice", 12) // saved when the process stops
+		first.flow.Counted(7)
 		time.Sleep(period)
 		first.stop()
 		if k, err := lastgood.Open(file, "memory:"); err != nil {
 			t.Error(err)
 		} else if got, ok := k.LastGood([]store.Key{aliceLimits}); !ok || got.Records[0].Version != 1 {
 			t.Errorf("%v, %v", got, ok)
+		} else if n := k.Instances(); n != 7 {
+			t.Errorf("%d instances are known, want 7", n)
 		}
 		a.set("", 11) // no process saves this
 		r.down.Store(true)

@@ -273,6 +273,14 @@ func (f *Flow) Keep(ctx context.Context) error {
 	return f.cfg.Known.Save()
 }
 
+// Counted keeps in Known how many processes share the limits.
+func (f *Flow) Counted(n int) {
+	if f.cfg.Known != nil {
+		f.cfg.Known.SetInstances(n)
+		wake(f.moved)
+	}
+}
+
 // Unreadable counts a record that cannot be used. Use it in an Observer.
 func (f *Flow) Unreadable(ctx context.Context, e weir.UnreadableEvent) {
 	f.mu.Lock()

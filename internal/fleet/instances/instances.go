@@ -34,6 +34,9 @@ const (
 
 // Counter counts processes. See [New] and [NewDNS].
 type Counter struct {
+	// Changed is called with the count when it changes. Set it before Run; optional.
+	Changed func(int)
+
 	find  func(context.Context) (int, error) // how many there are
 	every time.Duration                      // how often find is called
 	leave func() error
@@ -104,6 +107,14 @@ func newCounter(
 // Count returns the number of processes, including this one.
 func (c *Counter) Count() int { return int(c.count.Load()) }
 
+// From makes the count that of an earlier process, from before Run until three minutes after an answer.
+func (c *Counter) From(n int) {
+	if n > 1 {
+		c.count.Store(int64(n))
+		c.most = time.Now()
+	}
+}
+
 // Run counts until ctx ends, and then removes what the process has reported.
 func (c *Counter) Run(ctx context.Context) error {
 	tick := time.NewTicker(c.every)
@@ -152,5 +163,8 @@ func (c *Counter) settle(alive int, now time.Time) {
 	}
 	if n := c.Count(); n != before {
 		c.log.Info("the number of instances has changed", slog.Int("instances", n), slog.Int("before", before))
+		if c.Changed != nil {
+			c.Changed(n)
+		}
 	}
 }

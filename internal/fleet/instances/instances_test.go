@@ -99,6 +99,34 @@ func TestCount(t *testing.T) {
 	})
 }
 
+// A process that starts without the store counts as many as an earlier one has, until three minutes after an answer.
+func TestFrom(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, f *fleet) {
+		f.cat.down.Store(true)
+		c := instances.New(f.cat, slog.New(slog.DiscardHandler))
+		var changes []int
+		c.Changed = func(n int) { changes = append(changes, n) }
+		c.From(0)
+		wants(t, c, 1, "nothing known")
+		c.From(5)
+		ctx, stop := context.WithCancel(f.t.Context())
+		f.all.Go(func() { _ = c.Run(ctx) })
+		time.Sleep(time.Hour)
+		wants(t, c, 5, "without the store")
+		f.cat.down.Store(false)
+		time.Sleep(170 * time.Second)
+		wants(t, c, 5, "before three minutes of answers")
+		time.Sleep(20 * time.Second)
+		wants(t, c, 1, "after them")
+		stop()
+		f.all.Wait()
+		if len(changes) != 1 || changes[0] != 1 {
+			t.Errorf("changes %v", changes)
+		}
+	})
+}
+
 // A crashed process leaves its record, which ages. Each process measures that age by its own clock.
 func TestCrash(t *testing.T) {
 	t.Parallel()

@@ -24,6 +24,8 @@ type fileBody struct {
 	At     time.Time   `json:"at"`
 	Of     string      `json:"of,omitempty"` // the store
 	Spaces []fileSpace `json:"namespaces"`
+	// Instances is how many processes shared the limits; 0: not known.
+	Instances int `json:"instances,omitempty"`
 }
 
 type fileSpace struct {
@@ -99,7 +101,7 @@ func (k *Known) parse(text []byte) error {
 		}
 		k.spaces[s.ID] = sp
 	}
-	k.at = b.At
+	k.at, k.instances = b.At, b.Instances
 	return nil
 }
 
@@ -110,7 +112,7 @@ func (k *Known) Save() error {
 	if k.path == "" || !k.dirty {
 		return nil
 	}
-	b := fileBody{At: k.at.UTC(), Of: k.of, Spaces: []fileSpace{}}
+	b := fileBody{At: k.at.UTC(), Of: k.of, Spaces: []fileSpace{}, Instances: k.instances}
 	for id, sp := range k.spaces {
 		s := fileSpace{ID: id, Epoch: sp.epoch, Whole: sp.whole, Records: []fileRecord{}}
 		for key, r := range sp.records {

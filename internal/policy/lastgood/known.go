@@ -28,6 +28,8 @@ type Known struct {
 	at     time.Time // when it was last known to be current
 	spaces map[string]*known
 	dirty  bool // it differs from the file
+
+	instances int // 0: not known
 }
 
 // known is a namespace as last read.
@@ -48,6 +50,21 @@ func (k *Known) At() time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.at
+}
+
+// Instances returns how many processes shared the limits when that was last known; 0 if it is not.
+func (k *Known) Instances() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.instances
+}
+
+// SetInstances takes in how many processes share the limits.
+func (k *Known) SetInstances(n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.dirty = k.dirty || k.instances != n
+	k.instances = n
 }
 
 // LastGood returns records as last known, with their namespace's epoch; false if some are not known. It is for
