@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -38,6 +39,21 @@ const (
 
 // Windows lists the types of windows, the shortest first.
 var Windows = []Window{Hourly, Daily, Monthly}
+
+// ParseWindows reads types of windows separated by commas, such as daily,monthly. It returns nil if text is empty.
+func ParseWindows(text string) (windows []Window, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for name := range strings.SplitSeq(text, ",") {
+		w := Window(strings.TrimSpace(name))
+		if !slices.Contains(Windows, w) {
+			return nil, fmt.Errorf("%q is not hourly, daily or monthly, or several of them separated by commas", w)
+		}
+		windows = append(windows, w)
+	}
+	return windows, nil
+}
 
 // Start returns the start of the window that contains t, in UTC.
 func (w Window) Start(t time.Time) time.Time {

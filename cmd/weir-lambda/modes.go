@@ -18,6 +18,7 @@ import (
 	"github.com/weirlimits/weir/internal/aws/function"
 	"github.com/weirlimits/weir/internal/aws/stream"
 	"github.com/weirlimits/weir/internal/fleet/configflow/snssqs"
+	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
@@ -63,7 +64,7 @@ func (e env) aggregate(ctx context.Context, log *slog.Logger) (any, error) {
 	debug.SetMemoryLimit(heap)
 	cfg := stream.Config{Log: log}
 	for name, kept := range map[string]*time.Duration{
-		"HOURLY": &cfg.Retention.Hourly, "DAILY": &cfg.Retention.Daily, "MONTHLY": &cfg.Retention.Monthly,
+		"HOURLY": &cfg.Metering.Hourly, "DAILY": &cfg.Metering.Daily, "MONTHLY": &cfg.Metering.Monthly,
 	} {
 		var err error
 		if *kept, err = e.days("WEIR_USAGE_RETENTION_" + name); err != nil {
@@ -71,6 +72,12 @@ func (e env) aggregate(ctx context.Context, log *slog.Logger) (any, error) {
 		}
 	}
 	var err error
+	if cfg.Metering.Windows, err = store.ParseWindows(e.get("WEIR_USAGE_WINDOWS")); err != nil {
+		return nil, fmt.Errorf("WEIR_USAGE_WINDOWS: %w", err)
+	}
+	if without := e.get("WEIR_USAGE_WITHOUT"); without != "" {
+		cfg.Metering.Without = strings.Split(without, ",")
+	}
 	if cfg.Store, err = e.open(ctx); err != nil {
 		return nil, err
 	}

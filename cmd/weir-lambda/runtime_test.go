@@ -144,6 +144,7 @@ func TestEnvironment(t *testing.T) {
 		{"WEIR_LAMBDA=provision", "WEIR_TABLE is not set"},
 		{"WEIR_LAMBDA=provision WEIR_TABLE=t WEIR_AUDIT_RETENTION=90", `WEIR_AUDIT_RETENTION="90" is neither`},
 		{"WEIR_LAMBDA=aggregate WEIR_TABLE=t WEIR_USAGE_RETENTION_DAILY=0d", `WEIR_USAGE_RETENTION_DAILY="0d" is neither`},
+		{"WEIR_LAMBDA=aggregate WEIR_TABLE=t WEIR_USAGE_WINDOWS=weekly", `WEIR_USAGE_WINDOWS: "weekly" is not hourly, daily or monthly`},
 		{"WEIR_LAMBDA=config WEIR_TABLE=t", "WEIR_TOPIC is not set"},
 	} {
 		cmd := exec.CommandContext(t.Context(), self)

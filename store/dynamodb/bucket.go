@@ -441,7 +441,7 @@ func (s *Store) returnSurpluses() {
 	}
 }
 
-// Ledger returns a ledger that keeps windows for as long as retention specifies.
-func (s *Store) Ledger(retention store.Retention) *Ledger {
-	return booking.New(s.calls, retention, s.dice(table.UsageParts))
+// Ledger returns a ledger of what m specifies.
+func (s *Store) Ledger(m Metering) *Ledger {
+	return booking.New(s.calls, m, s.dice(table.UsageParts))
 }

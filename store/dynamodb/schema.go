@@ -46,6 +46,8 @@ type (
 	// Ledger books usage from the records of the table's stream. It is safe for concurrent use. Any number of ledgers
 	// may book the same records at the same time, in any order: each record is counted once.
 	Ledger = booking.Ledger
+	// Metering is what a ledger books. The zero value books all windows of all resources.
+	Metering = table.Metering
 	// Booked is the result of [Ledger.Book].
 	Booked = booking.Booked
 	// Hot is a shard of a bucket that is written too often: at more than four fifths of the rate that one item accepts,

@@ -107,7 +107,7 @@ func TestDrift(t *testing.T) {
 			"resource Aggregator differs in Timeout resource Config differs in Timeout resource Provisioner differs in Timeout",
 		},
 		{"  Dashboard: {Type", "  Board: {Type", "resource Board is gone resource Dashboard is new"},
-		{"  TableName: {Description", "  TableNom: {Description", "output TableName is new output TableNom is gone"},
+		{"  TableName: {Value", "  TableNom: {Value", "output TableName is new output TableNom is gone"},
 	} {
 		st, err := d.Stack(t.Context(), "limits")
 		if err != nil {

@@ -78,7 +78,7 @@ func TestConformance(t *testing.T) {
 				m.records = append(m.records, dynamodb.StreamRecord{Keys: keys, Old: old, New: replaced})
 			}}
 			m.Store = open(t, fake, clock.Now)
-			m.ledger = m.Store.Ledger(store.Retention{Hourly: -1, Daily: -1})
+			m.ledger = m.Store.Ledger(dynamodb.Metering{Retention: store.Retention{Hourly: -1, Daily: -1}})
 			if err := m.book(t.Context()); err != nil { // usage is kept from now on
 				t.Fatal(err)
 			}

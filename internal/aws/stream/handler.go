@@ -10,7 +10,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	streamtypes "github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 
-	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 )
 
@@ -18,8 +17,8 @@ import (
 type Config struct {
 	// Store is the store on the table whose stream is read.
 	Store *dynamodb.Store
-	// Retention is how long usage windows are kept.
-	Retention store.Retention
+	// Metering is what is booked.
+	Metering dynamodb.Metering
 	// NoSplit warns about shards that are written to too often, but does not split them.
 	NoSplit bool
 	// Log receives hot buckets and records that could not be booked. Nil discards them.
@@ -34,7 +33,7 @@ type booker struct {
 }
 
 func newBooker(cfg Config) *booker {
-	b := &booker{cfg: cfg, ledger: cfg.Store.Ledger(cfg.Retention), log: cfg.Log}
+	b := &booker{cfg: cfg, ledger: cfg.Store.Ledger(cfg.Metering), log: cfg.Log}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}

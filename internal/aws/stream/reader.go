@@ -37,7 +37,8 @@ type Streams interface {
 // Reader reads the stream of a table and books it, together with the readers of other processes. Each shard is read
 // by one of them at a time, which holds a lease in the table, and only after its parent shard was read to the end. If
 // a reader dies, others take over its shards within LeaseFor, from the last record it counted. While there is nothing
-// to count, a reader that has no others beside it makes one read per Poll and shard, and no writes.
+// to count, a reader that has no others beside it makes one read per Poll and shard, one each of shards and leases
+// every five Polls, and no writes.
 type Reader struct {
 	// Config defines what is booked, and how.
 	Config
@@ -45,9 +46,9 @@ type Reader struct {
 	// Streams makes the calls. ARN is the stream's.
 	Streams Streams
 	ARN     string
-	// LeaseFor is how long a silent reader keeps its shards. The default is 30 s.
+	// LeaseFor is how long a silent reader keeps its shards. The default is 30 s, or three times Poll if that is more.
 	LeaseFor time.Duration
-	// Poll is how long to wait after a read that found nothing new. The default is 1 s.
+	// Poll is how long to wait between two reads of a shard. What comes meanwhile is booked at once. Defaults to 2 s.
 	Poll time.Duration
 	// Batch is the maximum number of records booked at once. Larger batches need fewer writes. The default is 5,000.
 	Batch int
@@ -62,11 +63,11 @@ type Reader struct {
 
 // Run reads until ctx is done, which is not an error. Everything counted by then is kept; the leases are released.
 func (r *Reader) Run(ctx context.Context) error {
-	if r.LeaseFor == 0 {
-		r.LeaseFor = 30 * time.Second
-	}
 	if r.Poll == 0 {
-		r.Poll = time.Second
+		r.Poll = 2 * time.Second
+	}
+	if r.LeaseFor == 0 {
+		r.LeaseFor = max(30*time.Second, 3*r.Poll)
 	}
 	if r.Batch == 0 {
 		r.Batch = 5000

@@ -61,6 +61,7 @@ type costFleet struct {
 // costBooking describe how usage is booked.
 type costBooking struct {
 	Booking      *cost.Booking `json:"usage" values:"off,function,process"`
+	Windows      *string       `json:"windows"`
 	BatchSeconds *float64      `json:"batch_window"`
 	Batch        *float64      `json:"batch"`
 	Shards       *float64      `json:"stream_shards"`
@@ -113,6 +114,9 @@ func (q *costFlags) parse() (t cost.Traffic, run *cost.Run, err error) {
 		}
 		t.Requests = float64(l.Amount) / l.Period.Seconds()
 		t.Hits = -1 // the run's hit ratio holds only for its own rate
+	}
+	if q.Booking != nil && *q.Booking == cost.Process {
+		t.BatchSeconds = 2 // of weir aggregate; the default is that of the function
 	}
 	kit.Override(&t, q) // flags also override what the run has
 	if err := t.Check(); err != nil {

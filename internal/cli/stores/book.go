@@ -16,6 +16,7 @@ import (
 	"github.com/weirlimits/weir/internal/api/storeurl"
 	"github.com/weirlimits/weir/internal/aws/stream"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb"
 )
 
 // Booking configures [Book].
@@ -24,13 +25,16 @@ type Booking struct {
 	Log       *slog.Logger
 	Started   func(what string) // is called once, when booking begins
 
+	Every time.Duration // between two readings; 0: the default of a table
+
 	// For a DynamoDB table.
-	EnableStream bool // turns on the table's stream if it is off
-	NoSplit      bool // leaves hot buckets as they are
+	Windows      []store.Window // the types to book; empty: all
+	Without      []string       // resources to leave out
+	EnableStream bool           // turns on the table's stream if it is off
+	NoSplit      bool           // leaves hot buckets as they are
 
 	// For a Redis store.
-	Every time.Duration // between two scans
-	Once  bool          // scans once and returns
+	Once bool // scans once and returns
 }
 
 // Book books the usage of a DynamoDB table or a Redis store until ctx ends.
@@ -75,8 +79,11 @@ func bookDynamo(ctx context.Context, address secret.Address, b *Booking) error {
 		return err
 	}
 	r := &stream.Reader{
-		Config: stream.Config{Store: st, Retention: b.Retention, NoSplit: b.NoSplit, Log: b.Log},
-		ARN:    arn,
+		Config: stream.Config{
+			Store: st, NoSplit: b.NoSplit, Log: b.Log,
+			Metering: dynamodb.Metering{Retention: b.Retention, Windows: b.Windows, Without: b.Without},
+		},
+		ARN: arn, Poll: b.Every,
 		Streams: dynamodbstreams.NewFromConfig(cfg, func(o *dynamodbstreams.Options) {
 			if d.Endpoint != "" {
 				o.BaseEndpoint = &d.Endpoint

@@ -262,3 +262,30 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestUsageMonth: the table of docs/operate/cost.md, for a million requests a day of 1,000 entities. What is paid for
+// decisions alone is 28.
+func TestUsageMonth(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		windows      string
+		wait, batch  float64
+		write, month float64
+	}{
+		{"", 5, 1000, 9.73, 197},
+		{"daily", 5, 1000, 5.1, 110},
+		{"", 300, 10_000, 3.36, 76},
+		{"daily,monthly", 300, 10_000, 2.75, 64},
+		{"daily", 300, 10_000, 2.15, 51},
+	} {
+		for _, shards := range []float64{1, 4} {
+			tr := cost.Default()
+			tr.Requests, tr.Entities, tr.Booking, tr.Shards = 1e6/86_400, 1000, cost.Function, shards
+			tr.Windows, tr.BatchSeconds, tr.Batch = tt.windows, tt.wait, tt.batch
+			e := estimate(t, tr, prices(t))
+			if !near(e.PerRequest.Write, tt.write, 0.04*tt.write) || !near(e.Money.Month, tt.month, 0.05*tt.month) {
+				t.Errorf("%+v, %g shards: %g WCU, %g a month", tt, shards, e.PerRequest.Write, e.Money.Month)
+			}
+		}
+	}
+}

@@ -16,18 +16,20 @@ func (e *Estimate) Document(explain bool) *report.Document {
 		}
 		t.Row(cells...)
 	}
-	calls := report.Table{Header: []string{"EACH HOUR", "TIMES", "CALLS", "RCU", "WCU"}}
+	calls := report.Table{Header: []string{"EACH HOUR", "TIMES", "CALLS", "RCU", "WCU", e.Prices.Currency + " A MONTH"}}
 	m := &e.Money
 	money := report.Table{Header: []string{e.Prices.Currency, "AN HOUR", "A MONTH"}}
 	if explain {
 		calls.Header, money.Header = append(calls.Header, "FORMULA"), append(money.Header, "FORMULA")
 	}
-	for _, p := range e.Parts {
-		row(&calls, p.Formula, p.Name, figure(p.Count), figure(p.Calls), figure(p.Read), figure(p.Write))
+	sum := func(formula, name string, p *Part, month any) {
+		row(&calls, formula, name, figure(p.Count), figure(p.Calls), figure(p.Read), figure(p.Write), month)
 	}
-	all, one := &e.Total, &e.PerRequest
-	row(&calls, "", "total", figure(all.Count), figure(all.Calls), figure(all.Read), figure(all.Write))
-	row(&calls, "", "per request", figure(1), figure(one.Calls), figure(one.Read), figure(one.Write))
+	for _, p := range e.Parts {
+		sum(p.Formula, p.Name, &p, amount(p.Month))
+	}
+	sum("", "total", &e.Total, amount(e.Total.Month))
+	sum("", "per request", &e.PerRequest, report.Number("-"))
 	for _, i := range m.Items {
 		row(&money, i.Formula, i.Name, amount(i.Hour), amount(i.Month))
 	}

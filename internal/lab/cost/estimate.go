@@ -3,6 +3,8 @@ package cost
 import (
 	"fmt"
 	"math"
+
+	"github.com/weirlimits/weir/store"
 )
 
 // Part is one kind of operation, with hourly figures.
@@ -12,6 +14,7 @@ type Part struct {
 	Calls   float64 `json:"calls_per_hour"`
 	Read    float64 `json:"read_units_per_hour"`
 	Write   float64 `json:"write_units_per_hour"`
+	Month   float64 `json:"per_month"` // price of its units on demand
 	Formula string  `json:"formula"`
 }
 
@@ -35,14 +38,13 @@ const (
 	// missUnits is the cost of looking up an entity when the limits of its resource and namespace are cached:
 	// consistent reads of the entity, its limits on the resource, its default limits and the namespace's epoch.
 	missUnits = 4
-	// perBucket is the number of items written per bucket when booking a batch: its account, hour, day and month, in
-	// a transaction.
-	perBucket = 4
-	// perTransaction is the number of items that all buckets of a transaction share: hour, day and month of resource,
-	// namespace and store.
-	perTransaction = 9
-	// bucketsAtOnce is the number of buckets that fit into a transaction of 100 items.
-	bucketsAtOnce = (100 - perTransaction) / perBucket
+	// perTransaction is the number of windows of each type that all buckets of a transaction share: of resource,
+	// namespace and store. Besides, each bucket has its own, and an account.
+	perTransaction = 3
+	// most is the number of items in a transaction.
+	most = 100
+	// fullBatch is the number of records that fit into the 6 MiB that Lambda passes to a function.
+	fullBatch = 4000
 	// toldSeconds is the interval at which a process stores its counts, in writes of toldAtOnce buckets of toldBytes
 	// each.
 	toldSeconds, toldAtOnce, toldBytes = 5, 200, 30
@@ -76,6 +78,7 @@ func (t Traffic) Of(p Prices, run *Run) (*Estimate, error) {
 		e.Total.Calls += part.Calls
 		e.Total.Read += part.Read
 		e.Total.Write += part.Write
+		e.Total.Month += part.Month
 	}
 	e.Total.Count = t.Requests * hour
 	n := e.Total.Count
@@ -89,7 +92,10 @@ func (t Traffic) Of(p Prices, run *Run) (*Estimate, error) {
 // add adds a part with n operations an hour.
 func (e *Estimate) add(name string, n float64, calls, read, write float64, formula string, args ...any) {
 	if n > 0 {
-		e.Parts = append(e.Parts, Part{name, n, n * calls, n * read, n * write, fmt.Sprintf(formula, args...)})
+		p := Part{Name: name, Count: n, Calls: n * calls, Read: n * read, Write: n * write}
+		p.Month = (p.Read*e.Prices.Read + p.Write*e.Prices.Write) / 1e6 * e.Prices.Hours
+		p.Formula = fmt.Sprintf(formula, args...)
+		e.Parts = append(e.Parts, p)
 	}
 }
 
@@ -196,25 +202,43 @@ func (e *Estimate) hand() {
 	}
 }
 
-// booking adds the cost of booking usage from so many records an hour.
+// booking adds the cost of booking usage from so many records an hour: the accounts of buckets and, in the same
+// transactions, windows of each type.
 func (e *Estimate) booking(records float64) {
 	t := &e.Traffic
 	perShard := records / hour / t.Shards
 	if perShard == 0 {
 		return
 	}
+	size := t.Batch
+	if t.Booking == Function {
+		size = min(size, fullBatch)
+	}
 	// A batch is sent when it is full, or has waited long enough since its first record.
-	batches := max(perShard/t.Batch, perShard/(1+perShard*t.BatchSeconds)) * t.Shards * hour
+	batches := max(perShard/size, perShard/(1+perShard*t.BatchSeconds)) * t.Shards * hour
 	n := records / batches
 	buckets := t.buckets() / t.Shards
 	distinct := Distinct(n, buckets)
-	transactions := math.Ceil(distinct / bucketsAtOnce)
+	windows := t.windows()
+	atOnce := (most - perTransaction*len(windows)) / (1 + len(windows))
+	transactions := math.Ceil(distinct / float64(atOnce))
 	e.add(
-		"stream batches booked", batches, math.Ceil(distinct/100)+transactions, distinct,
-		2*(perBucket*distinct+perTransaction*transactions),
-		"%.4g batches of %.4g records of %.4g buckets × 2 WCU × (%d × %.4g + %d × %g transactions)",
-		batches, n, distinct, perBucket, distinct, perTransaction, transactions)
+		booked, batches, math.Ceil(distinct/100)+transactions, distinct, 2*distinct,
+		"%.4g batches of %.4g records of %.4g buckets, each with an account of 2 WCU, in %g transactions",
+		batches, n, distinct, transactions)
+	for _, w := range windows {
+		e.add(
+			"  "+string(w)+" windows", batches, 0, 0, 2*(distinct+perTransaction*transactions),
+			"%.4g batches × 2 WCU × (%.4g buckets + %d sums × %g transactions)",
+			batches, distinct, perTransaction, transactions)
+	}
+	if t.Booking == Process {
+		e.op("  stream checkpoints", "adjust", batches, "%.4g batches", batches)
+	}
 }
+
+// booked is the name of the part with the batches of records.
+const booked = "stream batches booked"
 
 // Distinct returns how many different buckets a batch of n records touches on average, if they are evenly distributed.
 func Distinct(n, buckets float64) float64 {
@@ -236,7 +260,13 @@ func (e *Estimate) storage() (gb float64, formula string) {
 	if t.Booking != NoBooking {
 		rate := t.Requests * (1 - t.Refused) / b
 		active := func(sec float64) float64 { return -math.Expm1(-rate * sec) }
-		windows := hoursKept*active(hour) + daysKept*active(24*hour) + monthsKept
+		windows := 0.
+		for _, w := range t.windows() {
+			windows += map[store.Window]float64{
+				store.Hourly: hoursKept * active(hour), store.Daily: daysKept * active(24*hour),
+				store.Monthly: monthsKept,
+			}[w]
+		}
 		const each = windowBytes + itemBytes
 		bytes += b * (windows*each + accountBytes + itemBytes)
 		formula += fmt.Sprintf(" + %.4g windows per bucket × %d bytes, after two years", windows, each)

@@ -71,7 +71,7 @@ func (e *Estimate) money() Money {
 		add("backup", gb*p.Backup/p.Hours, "%.4g GB × %g a month", gb, p.Backup)
 	}
 	for _, part := range e.Parts {
-		if part.Name != "stream batches booked" {
+		if part.Name != booked {
 			continue
 		}
 		switch t.Booking {
@@ -87,8 +87,8 @@ func (e *Estimate) money() Money {
 				part.Count, t.InvokeMillis, t.MemoryGB, p.LambdaSecond)
 		case Process:
 			add(
-				"stream reads", t.Shards*hour*p.Stream/1e6, "%g shards × one read a second × %g a million", t.Shards,
-				p.Stream,
+				"stream reads", t.Shards*hour/max(t.BatchSeconds, 1)*p.Stream/1e6,
+				"%g shards × a read every %gs × %g a million", t.Shards, max(t.BatchSeconds, 1), p.Stream,
 			)
 		case NoBooking:
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -206,19 +207,30 @@ func TestGroups(t *testing.T) {
 // hour is how many requests the default has in an hour.
 const hour = 3600
 
-// TestBooking: the ledger writes for a batch as much as estimated.
+// TestBooking: the ledger writes for a batch as much as estimated, whatever windows are chosen.
 func TestBooking(t *testing.T) {
 	t.Parallel()
+	for _, names := range [][]string{{"hourly", "daily", "monthly"}, {"daily", "monthly"}, {"daily"}} {
+		testBooking(t, names)
+	}
+}
+
+func testBooking(t *testing.T, names []string) {
+	t.Helper()
+	chosen, err := store.ParseWindows(strings.Join(names, ","))
+	if err != nil {
+		t.Fatal(err)
+	}
 	synctest.Test(t, func(t *testing.T) {
 		st := newStage(t, weir.PerMinute("rpm", 1000))
 		defer st.close()
-		ledger := st.store.Ledger(store.Retention{})
+		ledger := st.store.Ledger(dynamodb.Metering{Windows: chosen})
 		book := func() {
 			if _, err := ledger.Book(t.Context(), slices.Values(st.records)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for _, n := range []int{1, 20, 22, 23, 50} {
+		for _, n := range []int{1, 20, 22, 23, 50, 100} {
 			for i := range n {
 				st.acquire(fmt.Sprint("e", i))
 			}
@@ -232,10 +244,14 @@ func TestBooking(t *testing.T) {
 			book()
 			tr := cost.Default() // every bucket is in every batch
 			tr.Requests, tr.Entities, tr.Booking, tr.Batch = 1e7, float64(n), cost.Function, 10_000
-			want := part(t, tr, "stream batches booked")
+			want := part(t, tr, "stream batches booked").Write
+			tr.Windows = strings.Join(names, ",")
+			for _, w := range names {
+				want += part(t, tr, "  "+w+" windows").Write
+			}
 			got := st.fake.Capacity().Write - st.units.Write
-			if got != want.Write {
-				t.Errorf("%d buckets: %g WCU, estimated %g", n, got, want.Write)
+			if got != want {
+				t.Errorf("%s of %d buckets: %g WCU, estimated %g", names, n, got, want)
 			}
 		}
 	})

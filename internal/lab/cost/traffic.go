@@ -3,6 +3,8 @@ package cost
 import (
 	"fmt"
 	"math"
+
+	"github.com/weirlimits/weir/store"
 )
 
 // Booking is what books usage from the table's stream.
@@ -39,6 +41,7 @@ type Traffic struct {
 	Heartbeat bool    `json:"heartbeats,omitempty"` // processes report themselves, for local shares
 
 	Booking      Booking `json:"booking"`
+	Windows      string  `json:"windows"`       // types, separated by commas; "": all
 	Batch        float64 `json:"batch"`         // maximum records booked at once
 	BatchSeconds float64 `json:"batch_seconds"` // maximum wait for a full batch
 	Shards       float64 `json:"stream_shards"`
@@ -95,11 +98,22 @@ func (t *Traffic) Check() error {
 			return fmt.Errorf("--%s must be from %g to %g%s, not %g", f.name, f.lo, f.hi, f.unit, f.v)
 		}
 	}
+	if _, err := store.ParseWindows(t.Windows); err != nil {
+		return fmt.Errorf("--windows: %w", err)
+	}
 	switch t.Booking {
 	case NoBooking, Function, Process:
 		return nil
 	}
 	return fmt.Errorf("--usage must be off, function or process: %q", t.Booking)
+}
+
+// windows returns the types of windows that are booked.
+func (t *Traffic) windows() []store.Window {
+	if windows, err := store.ParseWindows(t.Windows); err == nil && windows != nil {
+		return windows
+	}
+	return store.Windows
 }
 
 // charged returns how many buckets a request is charged to.

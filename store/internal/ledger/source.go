@@ -193,6 +193,14 @@ func inWindows(changes []Change) []Delta {
 	return deltas
 }
 
+// Only returns the changes of windows of some types, or all if none are given.
+func Only(types []store.Window, deltas []Delta) []Delta {
+	if len(types) == 0 {
+		return deltas
+	}
+	return slices.DeleteFunc(deltas, func(d Delta) bool { return !slices.Contains(types, d.Window) })
+}
+
 // Append appends the encoding of a source.
 func (s *Source) Append(buf []byte) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(s.births)))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -42,15 +43,15 @@ const sortState = "#STATE"
 // book the same records at the same time, in any order: each record is counted once.
 type Ledger struct {
 	calls  *table.Table
-	books  *table.Books
+	books  *books
 	mu     sync.Mutex
 	meters map[table.Key]*shardMeter
-	since  int64 // the minute from which usage is kept; 0: not known yet
+	since  *begun // since when usage is kept; nil: not known yet
 }
 
-// New returns a ledger that keeps windows for as long as retention specifies, in a part of them.
-func New(calls *table.Table, retention store.Retention, part int) *Ledger {
-	return &Ledger{calls: calls, books: table.NewBooks(calls, retention, part, nameOf)}
+// New returns a ledger of what m specifies, which keeps sums in a part of them.
+func New(calls *table.Table, m table.Metering, part int) *Ledger {
+	return &Ledger{calls: calls, books: newBooks(calls, m, part, nameOf)}
 }
 
 // Booked is the result of [Ledger.Book].
@@ -69,7 +70,7 @@ type Hot struct {
 
 // source is what a batch of records contains about one shard of a bucket, or about one process.
 type source struct {
-	table.Booking
+	Booking
 
 	records []int // their indexes in the batch
 	shard   int
@@ -95,7 +96,7 @@ func (l *Ledger) Book(ctx context.Context, records iter.Seq[StreamRecord]) (Book
 	if err != nil {
 		return Booked{}, err
 	}
-	f := fold{since: since, sources: make(map[table.Key]*source), failed: make(map[int]error)}
+	f := fold{since: since, without: l.books.Without, sources: make(map[table.Key]*source), failed: make(map[int]error)}
 	i := 0
 	for r := range records {
 		if err := f.add(i, &r); err != nil {
@@ -103,9 +104,11 @@ func (l *Ledger) Book(ctx context.Context, records iter.Seq[StreamRecord]) (Book
 		}
 		i++
 	}
-	entries := make([]*table.Booking, len(f.order))
-	for i, src := range f.order {
-		entries[i] = &src.Booking
+	var entries []*Booking
+	for _, src := range f.order {
+		if !slices.Contains(f.without, src.Bucket.Resource) {
+			entries = append(entries, &src.Booking)
+		}
 	}
 	_ = ledger.Book(ctx, l.books, entries) // the entries have its error, too
 	for _, src := range f.order {
@@ -118,19 +121,24 @@ func (l *Ledger) Book(ctx context.Context, records iter.Seq[StreamRecord]) (Book
 	return Booked{f.failed, l.hot(f.order)}, nil
 }
 
-// metered returns the minute from which usage is kept: the minute in which the first ledger started.
-func (l *Ledger) metered(ctx context.Context) (since int64, err error) {
+// metered returns since when usage is kept: since the first ledger started.
+func (l *Ledger) metered(ctx context.Context) (*begun, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.since == 0 {
-		l.since, err = l.books.Since(ctx)
+	if l.since == nil {
+		since, err := l.books.begin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		l.since = &since
 	}
-	return l.since, err
+	return l.since, nil
 }
 
 // fold is a batch of records, grouped by source.
 type fold struct {
-	since   int64
+	since   *begun
+	without []string // resources that are left out
 	sources map[table.Key]*source
 	order   []*source
 	failed  map[int]error
@@ -160,13 +168,13 @@ var ErrPoison = ledger.ErrDamaged
 func (f *fold) shard(i int, key table.Key, r *StreamRecord) error {
 	b, k, ok := table.ParseBucketKey(key.PK)
 	if !ok {
-		return table.Poison(key, errors.New("is not the key of a bucket"))
+		return poison(key, errors.New("is not the key of a bucket"))
 	}
 	images := [2]*plan.Item{}
 	for n, attrs := range []map[string]types.AttributeValue{r.Old, r.New} {
 		it, err := table.ParseItem(attrs)
 		if err != nil {
-			return table.Poison(key, err)
+			return poison(key, err)
 		}
 		images[n] = it
 	}
@@ -175,7 +183,7 @@ func (f *fold) shard(i int, key table.Key, r *StreamRecord) error {
 	was, is := images[0], images[1]
 	if was.Exists && (src.seen == nil || src.seen.ID != was.ID || src.seen.Writes != was.Writes) {
 		s := readingOf(was, r.Created)
-		s.Base = s.Minute <= f.since || madeAt(is, r.Created)-s.Minute > resting
+		s.Base = s.Minute <= f.since.of(b.Resource) || madeAt(is, r.Created)-s.Minute > resting
 		src.Readings = ledger.MergeReading(src.Readings, s)
 	}
 	if is.Exists {
@@ -237,20 +245,20 @@ func (f *fold) tally(i int, key table.Key, r *StreamRecord) error {
 	}
 	ns, process, ok := table.ParseTallyKey(key.PK)
 	if !ok {
-		return table.Poison(key, errors.New("is not the key of a process's counts"))
+		return poison(key, errors.New("is not the key of a process's counts"))
 	}
 	raw, err := table.Field(r.New, table.AttrValue, table.Binary)
 	if err != nil {
-		return table.Poison(key, err)
+		return poison(key, err)
 	}
 	told, err := ledger.DecodeTold(raw)
 	if err != nil {
-		return table.Poison(key, err)
+		return poison(key, err)
 	}
 	for n := range told { // before any of it is added: one impossible key would fail the calls for all
 		b := store.Bucket{Namespace: ns, Entity: told[n].Bucket.Entity, Resource: told[n].Bucket.Resource}
 		if err := countable(b, process); err != nil {
-			return table.Poison(key, err)
+			return poison(key, err)
 		}
 	}
 	for n := range told {
@@ -281,7 +289,7 @@ func countable(b store.Bucket, process string) error {
 func (f *fold) source(i int, key table.Key, b store.Bucket) *source {
 	src := f.sources[key]
 	if src == nil {
-		src = &source{Booking: table.Booking{Bucket: b, Account: table.Account{Key: key}}}
+		src = &source{Booking: Booking{Bucket: b, Account: Account{Key: key}}}
 		f.sources[key] = src
 		f.order = append(f.order, src)
 	}

@@ -265,8 +265,8 @@ func checkKey(op string, k store.Key, parent string) error {
 // UsageParts is the number of hash keys that windows of the same kind are spread over.
 const UsageParts = 8
 
-// partOf returns the part in which an entity's windows lie.
-func partOf(entity string) int {
+// PartOf returns the part in which an entity's windows lie.
+func PartOf(entity string) int {
 	h := fnv.New32a()
 	h.Write([]byte(entity))
 	return int(h.Sum32() % UsageParts)
@@ -296,8 +296,8 @@ func ParseTallyKey(pk string) (namespace, source string, ok bool) {
 	return unescaper.Replace(ns), unescaper.Replace(source), ok && ok2
 }
 
-// usagePartition is a hash key of windows of one kind.
-func usagePartition(namespace string, w store.Window, of store.UsageOf, part int) string {
+// UsagePartition is a hash key of windows of one kind.
+func UsagePartition(namespace string, w store.Window, of store.UsageOf, part int) string {
 	return escaper.Replace(namespace) + "/USAGE#" + string(w[:1]) + string(rune(of)) + "#" + strconv.Itoa(part)
 }
 
@@ -318,8 +318,8 @@ func parseUsageSort(w store.Window, at string) (store.UsageRecord, bool) {
 	return store.UsageRecord{ID: id, Sub: sub, Window: w, Start: t}, ok && err == nil
 }
 
-// meteredKey is the primary key of the time from which usage is kept.
-func meteredKey() Key { return Key{store.Registry + "/SYSTEM#", "#METERED"} }
+// MeteredKey is the primary key of the time from which usage is kept.
+func MeteredKey() Key { return Key{store.Registry + "/SYSTEM#", "#METERED"} }
 
 // streamKey is the primary key of the item that names the reader of a shard of the stream, and how far it has come.
 func streamKey(shard string) Key {

@@ -21,9 +21,9 @@ func items() map[string]Key {
 	all := map[string]Key{
 		"BucketKey": BucketKey(b, 1), "epochKey": epochKey("n"), "VersionKey": VersionKey(), "MarkerKey": MarkerKey("x"),
 		"CreditKey":  CreditKey(&store.Credit{Bucket: b, Limit: "l", ID: "x"}),
-		"AccountKey": AccountKey(b, "0"), "TallyKey": TallyKey("n", "p", 0), "meteredKey": meteredKey(), "streamKey": streamKey("s"),
-		"usagePartition": {usagePartition("n", store.Hourly, store.OfBucket, 0), UsageSort(store.Hourly, time.Time{}, "e", "r")},
-		"usage of all":   {usagePartition(store.Registry, store.Hourly, store.OfStore, 0), UsageSort(store.Hourly, time.Time{}, "", "")},
+		"AccountKey": AccountKey(b, "0"), "TallyKey": TallyKey("n", "p", 0), "MeteredKey": MeteredKey(), "streamKey": streamKey("s"),
+		"UsagePartition": {UsagePartition("n", store.Hourly, store.OfBucket, 0), UsageSort(store.Hourly, time.Time{}, "e", "r")},
+		"usage of all":   {UsagePartition(store.Registry, store.Hourly, store.OfStore, 0), UsageSort(store.Hourly, time.Time{}, "", "")},
 		"IndexPartition": {PK: IndexPartition("n", "x")}, "partitionName": {PK: partitionName("n", 0)},
 		"parentPartition": {PK: parentPartition("n", "p")}, "scopePartition": {PK: scopePartition("n", "r")},
 	}
@@ -76,7 +76,7 @@ var allowed = map[string][8]string{
 	"audit":           {"", "gbq", "", "bq", "bqp", "", "", "bqp"}, // appended, never changed or deleted
 	"CreditKey":       {"", "gbq", "", "bq", "bq", "", "", "bq"},   // a tenant credits nothing to itself
 	"TallyKey":        {"pud", "gbq", "pud", "bq", "bqp", "", "", "bq"},
-	"usagePartition":  {"", "gbq", "", "bq", "bq", "pu", "pu", "bq"},
+	"UsagePartition":  {"", "gbq", "", "bq", "bq", "pu", "pu", "bq"},
 	"AccountKey":      {"", "gbq", "", "bq", "bq", "bpu", "bpu", "bq"},
 	"IndexPartition":  {"", "q", "", "q", "q", "", "", "q"},
 	"partitionName":   {"", "q", "", "q", "q", "", "", "q"},
@@ -85,7 +85,7 @@ var allowed = map[string][8]string{
 
 	// Of the whole store. The first four share one hash key, so that no policy can tell them apart.
 	"VersionKey":   {"b", "gbq", "", "", "", "bpu", "bpu", "bqpudc"},
-	"meteredKey":   {"b", "gbq", "", "", "", "bpu", "bpu", "bqpudc"},
+	"MeteredKey":   {"b", "gbq", "", "", "", "bpu", "bpu", "bqpudc"},
 	"namespace":    {"b", "gbq", "", "", "", "bpu", "bpu", "bqpudc"},
 	"namespace-id": {"b", "gbq", "", "", "", "bpu", "bpu", "bqpudc"},
 	"audit of all": {"", "gbq", "", "", "", "", "", "bqp"},

@@ -91,6 +91,9 @@ func NewWindows(t *Table) *Windows { return &Windows{t} }
 // Name returns the table's name.
 func (t *Table) Name() string { return t.cfg.Table }
 
+// Client returns what makes the calls.
+func (t *Table) Client() API { return t.cfg.Client }
+
 // Clock returns the time: see [Skew].
 func (t *Table) Clock() time.Time {
 	if t.cfg.Now != nil {

@@ -75,23 +75,28 @@ func (ws *Windows) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePa
 		return ws.t.windows(ctx, &q, after, f)
 	})
 	if err == nil && len(page.Records) == 0 && !q.Known {
-		err = ws.t.metered(ctx)
+		err = ws.t.metered(ctx, &q)
 	}
 	return page, err
 }
 
-// metered returns an error if nothing has ever booked usage. Callers that may not read that, such as tenants, get none.
-func (t *Table) metered(ctx context.Context) error {
-	found, err := t.BatchGet(ctx, []Key{meteredKey()})
+// metered returns an error if nothing has ever booked usage, or leaves out what a query asks for. Callers that may not
+// read that, such as tenants, get none.
+func (t *Table) metered(ctx context.Context, q *store.UsageQuery) error {
+	found, err := t.BatchGet(ctx, []Key{MeteredKey()})
 	switch {
 	case forbidden(err):
 		return nil
 	case err != nil:
 		return err
-	case found[meteredKey()] == nil:
+	case found[MeteredKey()] == nil:
 		return fmt.Errorf("%w: on DynamoDB, weir aggregate or the function of a stack books it", store.ErrNoUsage)
 	}
-	return nil
+	m, _, err := MeteredOf(found[MeteredKey()])
+	if err != nil {
+		return t.Damaged(MeteredKey(), err)
+	}
+	return m.misses(q)
 }
 
 // windows calls f with the windows of a subject that come after a position, by start, ID and Sub, until f returns
@@ -140,11 +145,11 @@ func usageSpans(q *store.UsageQuery, lo, hi string) []Span {
 		ns = store.Registry
 	}
 	if q.Of == store.OfBucket && q.ID != "" {
-		return []Span{{"", AttrPK, AttrSK, usagePartition(ns, q.Window, q.Of, partOf(q.ID)), lo, hi}}
+		return []Span{{"", AttrPK, AttrSK, UsagePartition(ns, q.Window, q.Of, PartOf(q.ID)), lo, hi}}
 	}
 	spans := make([]Span, UsageParts)
 	for i := range spans {
-		spans[i] = Span{"", AttrPK, AttrSK, usagePartition(ns, q.Window, q.Of, i), lo, hi}
+		spans[i] = Span{"", AttrPK, AttrSK, UsagePartition(ns, q.Window, q.Of, i), lo, hi}
 	}
 	return spans
 }

@@ -1,4 +1,4 @@
-package table
+package booking
 
 import (
 	"context"
@@ -15,28 +15,31 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/dynamodb/internal/table"
 	"github.com/weirlimits/weir/store/internal/ledger"
 )
 
-// Books keeps the accounts and windows of a table: the back end of its ledger.
-type Books struct {
-	t         *Table
-	retention store.Retention
+// books keeps the accounts and windows of a table: the back end of its ledger.
+type books struct {
+	table.Metering
+
+	t         *table.Table
 	part      int // of the sums that many buckets share; books with different parts do not contend
 	limitName func(string) string
 	parents   ledger.Parents
 }
 
-// NewBooks returns the books of a table. limitName returns the limit that windows name, given the name of a counter.
-func NewBooks(t *Table, r store.Retention, part int, limitName func(string) string) *Books {
-	b := &Books{t: t, retention: r, part: part % UsageParts, limitName: limitName}
+// newBooks returns the books of a table in which m is booked. limitName returns the limit that windows name, given the
+// name of a counter.
+func newBooks(t *table.Table, m table.Metering, part int, limitName func(string) string) *books {
+	b := &books{Metering: m, t: t, part: part % table.UsageParts, limitName: limitName}
 	b.parents = ledger.Parents{Look: b.lookUp, Keep: time.Minute, Now: t.Clock}
 	return b
 }
 
 // Account is the account of a source of usage: a shard of a bucket, or a process.
 type Account struct {
-	Key  Key
+	Key  table.Key
 	Late int64         // see [ledger.Source.See]
 	Keep time.Duration // how long it outlives its last write
 
@@ -48,8 +51,8 @@ type Account struct {
 // Booking is what there is to book for an account.
 type Booking = ledger.Entry[Account]
 
-// Poison is the error for what can never be read from a stream. Usually, an item was edited by hand.
-func Poison(key Key, err error) error {
+// poison is the error for what can never be read from a stream. Usually, an item was edited by hand.
+func poison(key table.Key, err error) error {
 	return &store.Error{
 		Op: "stream", Key: key.String(), Err: fmt.Errorf("%w: %w", ledger.ErrDamaged, err),
 		Hint: "correct the item: its next record counts what this one would have",
@@ -57,11 +60,11 @@ func Poison(key Key, err error) error {
 }
 
 // Room implements [ledger.Backend]. A transaction takes 100 items.
-func (b *Books) Room() (accounts, items int) { return MaxBatch, 100 }
+func (b *books) Room() (accounts, items int) { return table.MaxBatch, 100 }
 
 // Read implements [ledger.Backend].
-func (b *Books) Read(ctx context.Context, entries []*Booking) error {
-	keys := make([]Key, len(entries))
+func (b *books) Read(ctx context.Context, entries []*Booking) error {
+	keys := make([]table.Key, len(entries))
 	for i, e := range entries {
 		keys[i] = e.Account.Key
 	}
@@ -76,37 +79,37 @@ func (b *Books) Read(ctx context.Context, entries []*Booking) error {
 		if attrs == nil {
 			continue
 		}
-		raw, err := Field(attrs, AttrValue, Binary)
+		raw, err := table.Field(attrs, table.AttrValue, table.Binary)
 		if err == nil {
-			a.version, err = Field(attrs, AttrVersion, Unsigned)
+			a.version, err = table.Field(attrs, table.AttrVersion, table.Unsigned)
 		}
 		if err == nil {
 			err = a.seen.Decode(raw)
 		}
 		if err != nil {
-			e.Err = Poison(a.Key, err)
+			e.Err = poison(a.Key, err)
 		}
 	}
 	return nil
 }
 
 // See implements [ledger.Backend].
-func (b *Books) See(e *Booking, readings []ledger.Reading) ([]ledger.Delta, bool) {
+func (b *books) See(e *Booking, readings []ledger.Reading) ([]ledger.Delta, bool) {
 	a := &e.Account
 	deltas := a.seen.See(readings, a.Late)
 	a.stored = len(deltas) > 0 || a.seen.Begun()
-	return deltas, a.stored
+	return ledger.Only(b.Windows, deltas), a.stored
 }
 
 // Parents implements [ledger.Backend].
-func (b *Books) Parents(ctx context.Context, entities []store.Key) ([]string, error) {
+func (b *books) Parents(ctx context.Context, entities []store.Key) ([]string, error) {
 	return b.parents.Of(ctx, entities)
 }
 
-func (b *Books) lookUp(ctx context.Context, entities []store.Key) ([]string, error) {
-	keys := make([]Key, len(entities))
+func (b *books) lookUp(ctx context.Context, entities []store.Key) ([]string, error) {
+	keys := make([]table.Key, len(entities))
 	for i, k := range entities {
-		keys[i] = RecordKey(k)
+		keys[i] = table.RecordKey(k)
 	}
 	found, err := b.t.BatchGet(ctx, keys)
 	if err != nil {
@@ -114,15 +117,15 @@ func (b *Books) lookUp(ctx context.Context, entities []store.Key) ([]string, err
 	}
 	out := make([]string, len(entities))
 	for i, k := range keys {
-		if v, ok := found[k][AttrParents]; ok {
-			out[i], _ = Text(v)
+		if v, ok := found[k][table.AttrParents]; ok {
+			out[i], _ = table.Text(v)
 		}
 	}
 	return out, nil
 }
 
 // Apply implements [ledger.Backend], in one transaction.
-func (b *Books) Apply(ctx context.Context, entries []*Booking, sums ledger.Sums) error {
+func (b *books) Apply(ctx context.Context, entries []*Booking, sums ledger.Sums) error {
 	in := &dynamodb.TransactWriteItemsInput{}
 	for _, e := range entries {
 		if e.Account.stored {
@@ -140,40 +143,40 @@ func (b *Books) Apply(ctx context.Context, entries []*Booking, sums ledger.Sums)
 	ctx, cancel := b.t.Within(ctx)
 	defer cancel()
 	err := b.t.Attempt(ctx, func(ctx context.Context) error {
-		_, err := b.t.cfg.Client.TransactWriteItems(ctx, in, Once...)
+		_, err := b.t.Client().TransactWriteItems(ctx, in, table.Once...)
 		return err
 	})
 	key := entries[0].Account.Key
 	switch {
-	case canceledFor(err, ReasonCondition):
+	case canceledFor(err, table.ReasonCondition):
 		return ledger.ErrChanged
 	case unwritable(err):
-		return Poison(key, err)
+		return poison(key, err)
 	}
 	return b.t.Trouble("usage", key.String(), err)
 }
 
-func (b *Books) put(a *Account) *types.Put {
+func (b *books) put(a *Account) *types.Put {
 	it := a.Key.Item()
-	it[AttrVersion] = Num(a.version + 1)
-	it[AttrValue] = &types.AttributeValueMemberB{Value: a.seen.Append(nil)}
-	it[AttrTTL] = Num(b.t.Clock().Add(a.Keep).Unix())
-	p := &types.Put{TableName: &b.t.cfg.Table, Item: it}
+	it[table.AttrVersion] = table.Num(a.version + 1)
+	it[table.AttrValue] = &types.AttributeValueMemberB{Value: a.seen.Append(nil)}
+	it[table.AttrTTL] = table.Num(b.t.Clock().Add(a.Keep).Unix())
+	p := &types.Put{TableName: aws.String(b.t.Name()), Item: it}
 	if a.version == 0 {
 		p.ConditionExpression = aws.String("attribute_not_exists(#p)")
-		p.ExpressionAttributeNames = map[string]string{"#p": AttrPK}
+		p.ExpressionAttributeNames = map[string]string{"#p": table.AttrPK}
 		return p
 	}
 	p.ConditionExpression = aws.String("#v = :v")
-	p.ExpressionAttributeNames = map[string]string{"#v": AttrVersion}
-	p.ExpressionAttributeValues = map[string]types.AttributeValue{":v": Num(a.version)}
+	p.ExpressionAttributeNames = map[string]string{"#v": table.AttrVersion}
+	p.ExpressionAttributeValues = map[string]types.AttributeValue{":v": table.Num(a.version)}
 	return p
 }
 
 // update returns the update of a window, nil if nothing changes.
-func (b *Books) update(w ledger.Window, counts []store.LimitFigures) *types.Update {
+func (b *books) update(w ledger.Window, counts []store.LimitFigures) *types.Update {
 	u := &types.Update{
-		TableName: &b.t.cfg.Table, Key: b.key(w).Item(),
+		TableName: aws.String(b.t.Name()), Key: b.key(w).Item(),
 		ExpressionAttributeNames:  make(map[string]string),
 		ExpressionAttributeValues: make(map[string]types.AttributeValue),
 	}
@@ -182,17 +185,17 @@ func (b *Books) update(w ledger.Window, counts []store.LimitFigures) *types.Upda
 		ledger.Letters(&c.Figures, func(letter string, n int64) {
 			at := strconv.Itoa(len(adds))
 			adds = append(adds, "#"+at+" :"+at)
-			u.ExpressionAttributeNames["#"+at], u.ExpressionAttributeValues[":"+at] = letter+"_"+c.Limit, Num(n)
+			u.ExpressionAttributeNames["#"+at], u.ExpressionAttributeValues[":"+at] = letter+"_"+c.Limit, table.Num(n)
 		})
 	}
 	if len(adds) == 0 {
 		return nil
 	}
 	expr := "ADD " + strings.Join(adds, ", ")
-	if keep := ledger.Keep(b.retention, w.Type); keep >= 0 {
+	if keep := ledger.Keep(b.Retention, w.Type); keep >= 0 {
 		expr += " SET #t = :t"
-		u.ExpressionAttributeNames["#t"] = AttrTTL
-		u.ExpressionAttributeValues[":t"] = Num(w.Type.Next(time.Unix(w.Start, 0).UTC()).Add(keep).Unix())
+		u.ExpressionAttributeNames["#t"] = table.AttrTTL
+		u.ExpressionAttributeValues[":t"] = table.Num(w.Type.Next(time.Unix(w.Start, 0).UTC()).Add(keep).Unix())
 	}
 	u.UpdateExpression = &expr
 	return u
@@ -200,7 +203,7 @@ func (b *Books) update(w ledger.Window, counts []store.LimitFigures) *types.Upda
 
 // named returns counts by the names that windows have for limits. Undone takes, which are what a bucket as a whole had
 // returned, are subtracted from its requests.
-func (b *Books) named(counts []store.LimitFigures) []store.LimitFigures {
+func (b *books) named(counts []store.LimitFigures) []store.LimitFigures {
 	var out []store.LimitFigures
 	for _, c := range counts {
 		if c.Limit == "" {
@@ -212,47 +215,20 @@ func (b *Books) named(counts []store.LimitFigures) []store.LimitFigures {
 	return out
 }
 
-func (b *Books) key(w ledger.Window) Key {
+func (b *books) key(w ledger.Window) table.Key {
 	part := b.part
 	if w.Of == store.OfBucket {
-		part = partOf(w.ID)
+		part = table.PartOf(w.ID)
 	}
-	return Key{
-		PK: usagePartition(w.Namespace, w.Type, w.Of, part), SK: UsageSort(w.Type, time.Unix(w.Start, 0), w.ID, w.Sub),
+	return table.Key{
+		PK: table.UsagePartition(w.Namespace, w.Type, w.Of, part),
+		SK: table.UsageSort(w.Type, time.Unix(w.Start, 0), w.ID, w.Sub),
 	}
-}
-
-// Since returns the minute from which usage is kept: the minute in which it was first called for the table.
-func (b *Books) Since(ctx context.Context) (int64, error) {
-	ctx, cancel := b.t.Within(ctx)
-	defer cancel()
-	it := meteredKey().Item()
-	it[AttrNumber] = Num(ledger.MinuteOf(b.t.Clock()))
-	err := b.t.Attempt(ctx, func(ctx context.Context) error {
-		_, err := b.t.cfg.Client.PutItem(ctx, &dynamodb.PutItemInput{
-			TableName: &b.t.cfg.Table, Item: it, ConditionExpression: aws.String("attribute_not_exists(#p)"),
-			ExpressionAttributeNames:            map[string]string{"#p": AttrPK},
-			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-		}, Once...)
-		return err
-	})
-	var there *types.ConditionalCheckFailedException
-	switch {
-	case errors.As(err, &there):
-		it = there.Item
-	case err != nil:
-		return 0, b.t.Trouble("usage", meteredKey().String(), err)
-	}
-	n, err := Field(it, AttrNumber, Number)
-	if err != nil {
-		return 0, b.t.Damaged(meteredKey(), err)
-	}
-	return n, nil
 }
 
 // canceledFor reports whether a transaction was cancelled for a reason.
 func canceledFor(err error, reason string) bool {
-	return slices.ContainsFunc(Canceled(err), func(r types.CancellationReason) bool {
+	return slices.ContainsFunc(table.Canceled(err), func(r types.CancellationReason) bool {
 		return aws.ToString(r.Code) == reason
 	})
 }
@@ -261,5 +237,5 @@ func canceledFor(err error, reason string) bool {
 // process reported makes a key too long, or because an account is too large.
 func unwritable(err error) bool {
 	var api smithy.APIError
-	return errors.As(err, &api) && api.ErrorCode() == CodeValidation || canceledFor(err, ReasonValidation)
+	return errors.As(err, &api) && api.ErrorCode() == table.CodeValidation || canceledFor(err, table.ReasonValidation)
 }
