@@ -17,6 +17,9 @@ type WaitError struct {
 	Wait time.Duration
 	// MaxWait is that of the [Config] if it was exceeded, otherwise 0.
 	MaxWait time.Duration
+	// Never is set if the call costs more than its budget, even a full one, allows within MaxWait: calling again is of
+	// no use.
+	Never bool
 	// Err is any other cause: context.DeadlineExceeded, also if the deadline had not passed yet but would have; the
 	// context's error; [ErrClosed]; or nil.
 	Err error

@@ -93,9 +93,11 @@ func TestWaitsThatAreTooLongFailAtOnce(t *testing.T) {
 		maxWait  time.Duration
 		deadline time.Duration
 		is       error
+		never    bool // a budget of 1 a second never allows 10 units in time
 	}{
-		{"MaxWait", 3 * time.Second, 0, nil},
-		{"deadline", 0, 3 * time.Second, context.DeadlineExceeded},
+		{"MaxWait", 15 * time.Second, 0, nil, false},
+		{"MaxWait, never", 3 * time.Second, 0, nil, true},
+		{"deadline", 0, 3 * time.Second, context.DeadlineExceeded, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -119,7 +121,7 @@ func TestWaitsThatAreTooLongFailAtOnce(t *testing.T) {
 				before := budgetOf(g, "", "", governor.Read).Available
 				err := get()
 				var wait *governor.WaitError
-				if !errors.As(err, &wait) || wait.Wait < 10*time.Second || wait.Direction != governor.Read || wait.MaxWait != tt.maxWait {
+				if !errors.As(err, &wait) || wait.Wait < 10*time.Second || wait.Direction != governor.Read || wait.MaxWait != tt.maxWait || wait.Never != tt.never {
 					t.Errorf("got %#v", err)
 				}
 				if tt.is != nil && !errors.Is(err, tt.is) {

@@ -86,7 +86,9 @@ func (g *Governor) deadline(ctx context.Context, claims []claim, now int64) (pat
 		switch {
 		case !known:
 		case p.max > 0 && wait > p.max:
-			err = c.b.refuse(wait, p.max, nil)
+			e := c.b.refuse(wait, p.max, nil)
+			e.Never = c.estimate > c.b.most(p.max)
+			err = e
 		case limited && wait > end.Sub(p.began):
 			err = c.b.refuse(wait, 0, context.DeadlineExceeded)
 		}
@@ -99,6 +101,11 @@ func (g *Governor) deadline(ctx context.Context, claims []claim, now int64) (pat
 		}
 	}
 	return p, nil
+}
+
+// most returns the amount that a full budget allows within a time, at its configured rate.
+func (b *budget) most(within time.Duration) int64 {
+	return rateParams(b.limit, b.hold).Burst + int64(float64(b.limit)*within.Seconds())
 }
 
 func (b *budget) refuse(wait, most time.Duration, err error) *WaitError {
