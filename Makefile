@@ -118,8 +118,8 @@ test-browser: $(BROWSER) build ## Type-check the dashboard and test it in chromi
 
 $(PYTHON): e2e/py/requirements.txt
 	@if python3 -m venv $(BIN)/py 2>/dev/null && $(BIN)/py/bin/pip install --quiet --disable-pip-version-check -r $<; then touch $@; \
-	elif [ '$(CI)' = true ]; then echo "CI tests the AWS parts with moto: install python3-venv" >&2; exit 1; \
-	else echo "moto and cfn-lint could not be installed: testing without them"; fi
+	elif [ '$(CI)' = true ]; then echo "CI tests the AWS parts with moto and Boto3: install python3-venv" >&2; exit 1; \
+	else echo "moto, cfn-lint and Boto3 could not be installed: testing without them"; fi
 
 .PHONY: test-aws
 test-aws: ## Deploy to a real AWS account, inspect, change, destroy; needs credentials and AWS_REGION, costs a few cents, never in CI

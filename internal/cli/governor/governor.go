@@ -1,4 +1,4 @@
-// Package governor has the command that watches fleets that share a budget of capacity.
+// Package governor has the commands for budgets of DynamoDB capacity: a proxy that keeps one, and what shows a fleet's.
 package governor
 
 import (
@@ -29,8 +29,8 @@ var _ = api.Describe("governor", fields)
 // Cmd returns the command weir governor.
 func Cmd(a *kit.Run) *cobra.Command {
 	return kit.Group(
-		&cobra.Command{Use: "governor", Short: "Watch fleets that share a budget of DynamoDB capacity"},
-		governorWatchCmd(a),
+		&cobra.Command{Use: "governor", Short: "Keep DynamoDB clients within a budget of capacity"},
+		governorProxyCmd(a), governorWatchCmd(a),
 	)
 }
 

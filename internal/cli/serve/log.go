@@ -9,8 +9,8 @@ import (
 	"github.com/weirlimits/weir/internal/policy/record"
 )
 
-// logFlags configure the log: one line for each problem, and one for each request only with --log-requests.
-type logFlags struct {
+// LogFlags configure the log: one line for each problem, and one for each request only with --log-requests.
+type LogFlags struct {
 	Format   string `json:"log_format" values:"text,json" default:"text"`
 	Level    string `json:"log_level" default:"info"`
 	Requests bool   `json:"log_requests"`
@@ -18,7 +18,15 @@ type logFlags struct {
 	all bool // the start, the end and errors are lines of the log, too
 }
 
-func (f *logFlags) check() error {
+// Open returns the log of the flags.
+func (f *LogFlags) Open(w io.Writer) (*slog.Logger, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	return f.logger(w), nil
+}
+
+func (f *LogFlags) check() error {
 	if err := new(slog.Level).UnmarshalText([]byte(f.Level)); err != nil {
 		return kit.Usagef("--log-level %q must be debug, info, warn or error", f.Level)
 	}
@@ -26,7 +34,7 @@ func (f *logFlags) check() error {
 }
 
 // logger returns the log. Call it after check.
-func (f *logFlags) logger(w io.Writer) *slog.Logger {
+func (f *LogFlags) logger(w io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(f.Level)) // already checked
 	opts := &slog.HandlerOptions{Level: level}

@@ -85,13 +85,23 @@ func (f *metricsFlags) listen(ctx context.Context, s *serving) error {
 	if err != nil {
 		return err
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", f.counts.Handler())
-	var h http.Handler = mux
-	if loopback(ln.Addr()) { // on other addresses, the network controls access
-		host, _, _ := net.SplitHostPort(f.Address)
-		h = httpapi.OnlyHosts(mux, slices.Concat(thisMachine, []string{host}))
-	}
-	s.tasks = append(s.tasks, aside(ln, h, 30*time.Second))
+	s.tasks = append(s.tasks, Scrapes(ln, f.Address, f.counts.Handler()))
 	return nil
+}
+
+// Scrapes returns a task that serves /metrics until its context ends.
+func Scrapes(ln net.Listener, address string, metrics http.Handler) func(context.Context) error {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", metrics)
+	return aside(ln, OnThisMachine(mux, ln, address), 30*time.Second)
+}
+
+// OnThisMachine returns a handler that, on a loopback address, refuses requests that name other hosts; on other
+// addresses, the network controls access.
+func OnThisMachine(h http.Handler, ln net.Listener, address string) http.Handler {
+	if !loopback(ln.Addr()) {
+		return h
+	}
+	host, _, _ := net.SplitHostPort(address)
+	return httpapi.OnlyHosts(h, slices.Concat(thisMachine, []string{host}))
 }

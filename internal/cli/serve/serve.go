@@ -36,7 +36,7 @@ type parts struct {
 	decide   decideFlags
 	backstop backstopFlags
 	limit    loadFlags
-	tls      tlsFlags
+	tls      TLSFlags
 	cell     cellFlags
 	config   configFlags
 	backup   backupFlags
@@ -49,7 +49,7 @@ type parts struct {
 
 // reports are the parts that report what a server does.
 type reports struct {
-	log     logFlags
+	log     LogFlags
 	metrics metricsFlags
 	notify  notifyFlags
 	usage   usageFlags

@@ -13,8 +13,8 @@ import (
 	"github.com/weirlimits/weir/internal/serve/reload"
 )
 
-// tlsFlags configure TLS, for HTTP and gRPC alike.
-type tlsFlags struct {
+// TLSFlags configure TLS for servers.
+type TLSFlags struct {
 	Cert     string `json:"tls_cert"`
 	Key      string `json:"tls_key"`
 	ClientCA string `json:"tls_client_ca"`
@@ -22,7 +22,15 @@ type tlsFlags struct {
 	opened *tls.Config // nil: no TLS
 }
 
-func (f *tlsFlags) check() error {
+// Open returns the TLS configuration of the flags, or nil for no TLS.
+func (f *TLSFlags) Open(log *slog.Logger) (*tls.Config, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	return f.config(log)
+}
+
+func (f *TLSFlags) check() error {
 	switch {
 	case (f.Cert == "") != (f.Key == ""):
 		return kit.Usage(errors.New("--tls-cert and --tls-key must be used together"))
@@ -32,7 +40,7 @@ func (f *tlsFlags) check() error {
 	return nil
 }
 
-func (f *tlsFlags) open(_ context.Context, s *serving) (err error) {
+func (f *TLSFlags) open(_ context.Context, s *serving) (err error) {
 	f.opened, err = f.config(s.log)
 	return err
 }
@@ -42,7 +50,7 @@ func (f *tlsFlags) open(_ context.Context, s *serving) (err error) {
 //
 // The callers set the application protocols. The minimum is TLS 1.2 because that is the highest version that Envoy uses
 // as a client by default.
-func (f *tlsFlags) config(log *slog.Logger) (*tls.Config, error) {
+func (f *TLSFlags) config(log *slog.Logger) (*tls.Config, error) {
 	if f.Cert == "" {
 		return nil, nil //nolint:nilnil // nil is no TLS
 	}
@@ -78,7 +86,7 @@ var suites = []uint16{
 	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 }
 
-func (f *tlsFlags) pair() (*tls.Certificate, error) {
+func (f *TLSFlags) pair() (*tls.Certificate, error) {
 	pair, err := secret.KeyPair(f.Cert, f.Key)
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert and --tls-key: %w", err)
@@ -86,7 +94,7 @@ func (f *tlsFlags) pair() (*tls.Certificate, error) {
 	return pair, nil
 }
 
-func (f *tlsFlags) roots() (*x509.CertPool, error) {
+func (f *TLSFlags) roots() (*x509.CertPool, error) {
 	roots, err := secret.Roots(f.ClientCA)
 	if err != nil {
 		return nil, fmt.Errorf("--tls-client-ca: %w", err)

@@ -94,7 +94,7 @@ func (a *authority) pool() *x509.CertPool {
 
 // tlsFixture holds the files of a server.
 type tlsFixture struct {
-	tlsFlags
+	TLSFlags
 	server, clients *authority
 	log             bytes.Buffer
 }
@@ -103,7 +103,7 @@ func newTLS(t *testing.T) *tlsFixture {
 	t.Helper()
 	dir := t.TempDir()
 	f := &tlsFixture{
-		tlsFlags: tlsFlags{
+		TLSFlags: TLSFlags{
 			Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"), ClientCA: filepath.Join(dir, "ca.pem"),
 		},
 		server: newAuthority(t), clients: newAuthority(t),
@@ -277,7 +277,7 @@ func TestTLSErrors(t *testing.T) {
 	if _, err := f.config(slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "match each other") {
 		t.Errorf("pair: got %v", err)
 	}
-	none := new(tlsFlags)
+	none := new(TLSFlags)
 	if cfg, err := none.config(nil); cfg != nil || err != nil {
 		t.Errorf("none: got %v, %v", cfg, err)
 	}

@@ -29,6 +29,13 @@ func newRegistry() *prometheus.Registry {
 // Handler answers scrapes, in the text formats of Prometheus.
 func (m *Metrics) Handler() http.Handler { return m.handler }
 
+// Only answers scrapes of a process without a limiter, with the metrics whose values report computes.
+func Only(report func(*Scrape)) http.Handler {
+	reg := newRegistry()
+	reg.MustRegister(collector(func(ch chan<- prometheus.Metric) { report(&Scrape{ch: ch}) }))
+	return newHandler(reg)
+}
+
 func newHandler(reg *prometheus.Registry) http.Handler {
 	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
 }
