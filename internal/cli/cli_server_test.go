@@ -20,8 +20,8 @@ func TestScriptsOnServer(t *testing.T) {
 	raced.Skip(t)
 	var files []string
 	for _, name := range []string{
-		"acquire", "audit", "available", "balance", "bucket", "entity", "explain", "limits", "manifest", "namespace", "quota", "spent",
-		"wait",
+		"acquire", "audit", "available", "balance", "bucket", "enforce", "entity", "explain", "group", "known", "limits",
+		"manifest", "mistakes", "namespace", "plan", "quota", "spent", "wait",
 	} {
 		files = append(files, filepath.Join("testdata", "script", name+".txtar"))
 	}
