@@ -39,7 +39,7 @@ type Bounds struct {
 
 // PlanKey names a plan.
 type PlanKey struct {
-	ID string `json:"id" in:"path"`
+	ID string `json:"id" in:"path" arg:"PLAN"`
 }
 
 // LimitsDeletion deletes the limits of a scope.

@@ -85,7 +85,6 @@ func root(a *kit.Run) *cobra.Command {
 		&cobra.Group{ID: "run", Title: "Decide:"},
 		&cobra.Group{ID: "set", Title: "Configure:"},
 		&cobra.Group{ID: "look", Title: "Inspect and test:"},
-		&cobra.Group{ID: "aws", Title: "On AWS:"},
 	)
 	inGroup(
 		root, "run", serve.ServeCmd(a), serve.AggregateCmd(a), admin.AcquireCmd(a), admin.AdjustCmd(a),
@@ -100,11 +99,7 @@ func root(a *kit.Run) *cobra.Command {
 		root, "look", admin.ExplainCmd(a), admin.WatchCmd(a), usage.Cmd(a), admin.BucketCmd(a), audit.Cmd(a),
 		lab.ReplayCmd(a), lab.SimulateCmd(a), lab.LoadCmd(a), lab.CostCmd(a), lab.TortureCmd(a), admin.DoctorCmd(a),
 		admin.BackupCmd(a), admin.RestoreCmd(a),
-		governor.Cmd(a), serve.EnvoyCmd(a),
-	)
-	inGroup(
-		root, "aws", aws.TemplateCmd(a), aws.DeployCmd(a), aws.StatusCmd(a), aws.ListCmd(a), aws.UpgradeCmd(a),
-		aws.DestroyCmd(a),
+		governor.Cmd(a), serve.EnvoyCmd(a), aws.Cmd(a),
 	)
 	root.AddCommand(readyCmd(a), versionCmd(a), lab.TortureWorkerCmd(a))
 	return withVersion(a, kit.Group(root))

@@ -126,9 +126,9 @@ func (d *Deployer) startable(ctx context.Context, name string) (old Stack, fresh
 	switch st.StackStatus {
 	case types.StackStatusRollbackComplete, types.StackStatusRollbackFailed, types.StackStatusCreateFailed:
 		return refuse("its creation failed, and CloudFormation can only delete such a stack",
-			"run weir destroy "+name+", then deploy again")
+			"run weir aws destroy "+name+", then deploy again")
 	case types.StackStatusDeleteFailed:
-		return refuse("its deletion failed", "run weir destroy "+name+" again once the cause is fixed")
+		return refuse("its deletion failed", "run weir aws destroy "+name+" again once the cause is fixed")
 	case types.StackStatusUpdateRollbackFailed, types.StackStatusUpdateFailed:
 		return refuse("a change failed, and so did its rollback",
 			"fix the cause, then run aws cloudformation continue-update-rollback --stack-name "+name)
@@ -235,7 +235,7 @@ func (d *Deployer) execute(ctx context.Context, name string, cs changeSet) (star
 		return true, failure("deploy", name, "DELETE_COMPLETE", all, "what had been created is deleted again")
 	default:
 	}
-	return true, failure("deploy", name, state, all, "see weir status "+name)
+	return true, failure("deploy", name, state, all, "see weir aws status "+name)
 }
 
 // finish records the schema version in the table, and reads the stack's outputs.

@@ -152,7 +152,7 @@ func (d *Deployer) unprotected(ctx context.Context, stack, table string) error {
 	}
 	return &Error{
 		Op: "destroy", Stack: stack, Err: fmt.Errorf("table %s is protected from deletion", table),
-		Hint: "weir deploy " + stack + " --deletion-protection=false",
+		Hint: "weir aws deploy " + stack + " --deletion-protection=false",
 	}
 }
 
@@ -164,7 +164,7 @@ func (d *Deployer) deleteStack(ctx context.Context, st *Stack) error {
 	if err != nil || state == "" || state == "DELETE_COMPLETE" {
 		return err
 	}
-	return failure("destroy", st.Name, state, all, "fix the cause, then run weir destroy "+st.Name+" again")
+	return failure("destroy", st.Name, state, all, "fix the cause, then run weir aws destroy "+st.Name+" again")
 }
 
 func (d *Deployer) deleteData(ctx context.Context, x Data) error {

@@ -21,7 +21,7 @@ func (st *Stack) Drift() ([]string, error) {
 		return nil, err
 	}
 	if !st.stored {
-		return []string{"an older weir made it, without parameters: weir upgrade " + st.Name + " replaces it"}, nil
+		return []string{"an older weir made it, without parameters: weir aws upgrade " + st.Name + " replaces it"}, nil
 	}
 	is, err := stack.Parse(t.CloudFormation(nil))
 	if err != nil {

@@ -27,7 +27,8 @@ func (e *NotFoundError) Error() string {
 	case len(e.Near) > 0:
 		return text + ": there is " + strings.Join(e.Near, ", ")
 	}
-	return text + ", nor is any other stack of weir's: weir list --region looks elsewhere, weir deploy creates one"
+	return text + ", nor is any other stack of weir's: weir aws list --region looks elsewhere, " +
+		"weir aws deploy creates one"
 }
 
 // Error reports why a stack could not be brought to the requested state.
@@ -67,7 +68,7 @@ func notOurs(op, stack string) error {
 func busy(op, stack, state string) error {
 	return &Error{
 		Op: op, Stack: stack, Err: fmt.Errorf("the stack is in %s: somebody else is changing it", state),
-		Hint: "wait until weir status " + stack + " says that it is done",
+		Hint: "wait until weir aws status " + stack + " says that it is done",
 	}
 }
 

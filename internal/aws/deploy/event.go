@@ -124,7 +124,7 @@ func (f *formation) run(
 	}
 	if state, all, err = f.follow(ctx, stackID, last); err != nil {
 		err = fmt.Errorf(
-			"%w; CloudFormation continues: weir status %s shows its progress", trouble(op, name, err), name,
+			"%w; CloudFormation continues: weir aws status %s shows its progress", trouble(op, name, err), name,
 		)
 	}
 	return state, all, err

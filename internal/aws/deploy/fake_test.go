@@ -209,7 +209,7 @@ func TestDeployOutcomes(t *testing.T) {
 			told: "Table CREATE_IN_PROGRESS, Role CREATE_IN_PROGRESS, Role CREATE_FAILED, Table CREATE_FAILED",
 		},
 		{name: "looks fail", changes: add, outcome: failing, stumble: 4, ran: true, want: "iam:CreateRole: what had"},
-		{name: "looks fail for good", changes: add, outcome: failing, stumble: 99, ran: true, want: "Rate exceeded; CloudFormation continues: weir status limits shows its progress"},
+		{name: "looks fail for good", changes: add, outcome: failing, stumble: 99, ran: true, want: "Rate exceeded; CloudFormation continues: weir aws status limits shows its progress"},
 		{
 			name: "update fails", state: "CREATE_COMPLETE", changes: []types.Change{change("Modify", "Fn", lambdaType, "False", "MemorySize=256>512")}, outcome: updating, ran: true,
 			want: "deploy limits: Fn (AWS::Lambda::Function): out of memory: the stack is as it was before",
@@ -228,11 +228,11 @@ func TestDeployOutcomes(t *testing.T) {
 		{name: "removes the archive", state: "CREATE_COMPLETE", changes: []types.Change{change("Remove", "ArchiveBucket", "AWS::S3::Bucket", "")}, want: "would leave the stack", deleted: "change"},
 		{
 			name: "rolled back", state: "ROLLBACK_COMPLETE", events: failing[:5],
-			want: "deploy limits: the stack is in ROLLBACK_COMPLETE: its creation failed, and CloudFormation can only delete such a stack; the first failure was Role: User: arn:aws:sts::1:x is not authorized to perform: iam:CreateRole: run weir destroy limits, then deploy again",
+			want: "deploy limits: the stack is in ROLLBACK_COMPLETE: its creation failed, and CloudFormation can only delete such a stack; the first failure was Role: User: arn:aws:sts::1:x is not authorized to perform: iam:CreateRole: run weir aws destroy limits, then deploy again",
 		},
 		{name: "stuck", state: "UPDATE_ROLLBACK_FAILED", want: "continue-update-rollback --stack-name limits"},
-		{name: "not all deleted", state: "DELETE_FAILED", want: "weir destroy limits again"},
-		{name: "somebody else", state: "UPDATE_IN_PROGRESS", want: "somebody else is changing it: wait until weir status limits says that it is done"},
+		{name: "not all deleted", state: "DELETE_FAILED", want: "weir aws destroy limits again"},
+		{name: "somebody else", state: "UPDATE_IN_PROGRESS", want: "somebody else is changing it: wait until weir aws status limits says that it is done"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

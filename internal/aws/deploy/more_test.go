@@ -139,7 +139,7 @@ func TestDestroyFails(t *testing.T) {
 		t.Fatalf("%+v, %v", doomed, err)
 	}
 	err = d.Destroy(t.Context(), doomed, true) // the fake DynamoDB refuses to delete
-	want := "destroy limits: Role (AWS::IAM::Role): Cannot delete entity, must detach all policies first.: fix the cause, then run weir destroy limits again"
+	want := "destroy limits: Role (AWS::IAM::Role): Cannot delete entity, must detach all policies first.: fix the cause, then run weir aws destroy limits again"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

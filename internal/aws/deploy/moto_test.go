@@ -227,7 +227,7 @@ func TestKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = d.Destroy(t.Context(), doomed, true)
-	if err == nil || !strings.Contains(err.Error(), "is protected from deletion: weir deploy "+stack+" --deletion-protection=false") {
+	if err == nil || !strings.Contains(err.Error(), "is protected from deletion: weir aws deploy "+stack+" --deletion-protection=false") {
 		t.Errorf("protected: %v", err)
 	}
 	if _, err := d.Stack(t.Context(), stack); err != nil {

@@ -142,11 +142,12 @@ func (s *Status) stateProblem() {
 	var text string
 	switch {
 	case st.State == "REVIEW_IN_PROGRESS":
-		text = "it was never created: weir deploy " + st.Name + " creates it, weir destroy " + st.Name + " removes it"
+		text = fmt.Sprintf("it was never created: weir aws deploy %s creates it, weir aws destroy %[1]s removes it",
+			st.Name)
 	case !resting(st.State):
 		return
 	case st.State == "ROLLBACK_COMPLETE":
-		text = "its creation failed: run weir destroy " + st.Name + ", then deploy again"
+		text = "its creation failed: run weir aws destroy " + st.Name + ", then deploy again"
 	case strings.HasSuffix(st.State, "_FAILED"):
 		text = "the last change failed"
 	case st.State == "UPDATE_ROLLBACK_COMPLETE":
@@ -213,7 +214,7 @@ func (s *Status) judge() {
 				s.Schema.Client, driver.SchemaVersion,
 			)
 		case s.Schema.Target != 0:
-			add("table %s: its schema is %s: weir upgrade %s continues", t.Name, s.Schema, s.Stack.Name)
+			add("table %s: its schema is %s: weir aws upgrade %s continues", t.Name, s.Schema, s.Stack.Name)
 		}
 	}
 	for i := range s.Functions {

@@ -63,16 +63,16 @@ func entityLimits(r *kit.Run) *cobra.Command {
 limits of its own. weir uses all limits of the first level that has any: the entity on the
 resource, the entity, its plan on the resource, its plan, the resource, the system.`,
 	},
-		kit.OnGroups(kit.Verb(r, api.SetLimits, kit.Spec{
+		kit.OnGroups(r, kit.Verb(r, api.SetLimits, kit.Spec{
 			Use: "set ENTITY", Short: setsLimits, Some: noLimits, Done: noLimitsNow, Omit: []string{"group"},
 			Example: "  weir entity limits set key-alice --resource gpt-4 -l rpm:100/min -l tpm:50K/min:75K\n" +
 				"  weir entity limits set team-a --total -l tpd:5M/day\n" +
 				"  weir entity limits set team-a --group openai -l tpd:1M/day",
 		}, limits)),
-		kit.OnGroups(kit.Verb(r, api.ShowLimits, kit.Spec{
+		kit.OnGroups(r, kit.Verb(r, api.ShowLimits, kit.Spec{
 			Use: "get ENTITY", Short: "Show an entity's limits on one resource, or on all without limits of their own",
 		}, limits)),
-		kit.OnGroups(kit.Verb(r, api.DeleteLimits, kit.Spec{
+		kit.OnGroups(r, kit.Verb(r, api.DeleteLimits, kit.Spec{
 			Use: "delete ENTITY", Short: "Delete an entity's limits, so that the next level applies",
 			Asks: "delete the limits of entity {entity}{resource? on %q}",
 			Done: "deleted the limits of entity {entity}{resource? on %q}",

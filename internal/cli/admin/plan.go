@@ -24,21 +24,22 @@ such an entity that name none, as far as these have no limits of their own.
 		}, limits),
 		kit.Lists(r, api.ListLimits, kit.Spec{
 			Use: "show PLAN", Short: "Show all limits of a plan", Omit: []string{"entity", "resource"},
+			Missing: "plan {plan}",
 		}, limits),
 		kit.Lists(r, api.ListPlans, kit.Spec{Use: "list", Short: "List the plans"}, limits),
 		kit.Verb(r, api.DeletePlan, kit.Spec{
-			Use: "delete ID", Short: "Delete a plan with its limits, if no entity names it",
+			Use: "delete PLAN", Short: "Delete a plan with its limits, if no entity names it",
 			Asks: "delete plan {id} with its limits", Done: "deleted plan {id}",
 		}, nil),
 		kit.Group(&cobra.Command{Use: "limits", Short: "Manage a plan's limits on single resources"},
-			kit.OnGroups(kit.Verb(r, api.SetLimits, kit.Spec{
+			kit.OnGroups(r, kit.Verb(r, api.SetLimits, kit.Spec{
 				Use: "set PLAN", Short: setsLimits, Some: noLimits, Done: noLimitsNow, Omit: []string{"group"},
 				Example: "  weir plan limits set pro --resource gpt-4o -l tpm:1M/min",
 			}, limits)),
-			kit.OnGroups(kit.Verb(r, api.ShowLimits, kit.Spec{
+			kit.OnGroups(r, kit.Verb(r, api.ShowLimits, kit.Spec{
 				Use: "get PLAN", Short: "Show a plan's limits on one resource, or on all without others",
 			}, limits)),
-			kit.OnGroups(kit.Verb(r, api.DeleteLimits, kit.Spec{
+			kit.OnGroups(r, kit.Verb(r, api.DeleteLimits, kit.Spec{
 				Use: "delete PLAN", Short: "Delete limits of a plan, so that the next level applies; the plan stays",
 				Asks: "delete the limits of plan {plan}{resource? on %q}",
 				Done: "deleted the limits of plan {plan}{resource? on %q}",

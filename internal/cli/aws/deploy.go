@@ -29,6 +29,13 @@ var fields string
 
 var _ = api.Describe("aws", fields)
 
+// Cmd returns the commands for stacks on AWS.
+func Cmd(r *kit.Run) *cobra.Command {
+	return kit.Group(&cobra.Command{
+		Use: "aws", Short: "Manage stacks on AWS: the table and everything around it",
+	}, templateCmd(r), deployCmd(r), statusCmd(r), listCmd(r), upgradeCmd(r), destroyCmd(r))
+}
+
 // account selects the AWS profile and endpoint.
 type account struct {
 	Profile  string `json:"profile"`
@@ -110,8 +117,8 @@ func (q *deployFlags) request(t *stack.Template, flags *pflag.FlagSet) (deploy.R
 	return deploy.Request{Stack: q.stack(), DryRun: q.Dry, Replace: q.Replace, Values: values, Tags: q.Tags}, err
 }
 
-// DeployCmd returns the command weir deploy.
-func DeployCmd(a *kit.Run) *cobra.Command {
+// deployCmd returns the command weir aws deploy.
+func deployCmd(a *kit.Run) *cobra.Command {
 	t := mustLoad(stack.Weir)
 	var flags *pflag.FlagSet
 	cmd := kit.Func(a, kit.Spec{
@@ -123,10 +130,10 @@ or the archive is refused without --replace.
 
 The functions' package is uploaded to a bucket, which weir creates unless --code-bucket
 names one. With --table-only, weir creates only the table, without a stack.`,
-		Example: `  weir deploy --dry-run
-  weir deploy limits --region eu-central-1 --alarm-topic arn:aws:sns:eu-central-1:123456789012:oncall
-  weir deploy limits --memory 512
-  weir deploy limits --table-only --deletion-protection`,
+		Example: `  weir aws deploy --dry-run
+  weir aws deploy limits --region eu-central-1 --alarm-topic arn:aws:sns:eu-central-1:123456789012:oncall
+  weir aws deploy limits --memory 512
+  weir aws deploy limits --table-only --deletion-protection`,
 	}, func(ctx context.Context, q *deployFlags) error {
 		if q.TableOnly {
 			return deployTable(ctx, a, q, t, flags)

@@ -26,16 +26,16 @@ type destroyFlags struct {
 	Confirmed  string `json:"confirm"`
 }
 
-// DestroyCmd returns the command weir destroy.
-func DestroyCmd(a *kit.Run) *cobra.Command {
+// destroyCmd returns the command weir aws destroy.
+func destroyCmd(a *kit.Run) *cobra.Command {
 	return kit.Func(a, kit.Spec{
 		Use: "destroy NAME", Short: "Delete a stack, but keep its table and archive",
 		Long: `Deletes a stack, after asking. Its table and its archive bucket are kept with their data: if you
 deploy a stack of the same name again, it adopts the table. --delete-data deletes them too,
 including all versions in the bucket. You must then type the stack's name or pass it with
 --confirm; --yes is not enough.`,
-		Example: `  weir destroy limits
-  weir destroy limits --delete-data --confirm limits`,
+		Example: `  weir aws destroy limits
+  weir aws destroy limits --delete-data --confirm limits`,
 	}, func(ctx context.Context, q *destroyFlags) error {
 		d, err := deployer(ctx, a, &q.awsFlags)
 		if err != nil {

@@ -32,15 +32,15 @@ var stacks = kit.Columns([]kit.Column[stackView]{
 	{Name: "name"}, {Name: "region"}, {Name: "state"}, {Name: "version"}, {Name: "created"}, {Name: "updated"},
 })
 
-// ListCmd returns the command weir list.
-func ListCmd(a *kit.Run) *cobra.Command {
+// listCmd returns the command weir aws list.
+func listCmd(a *kit.Run) *cobra.Command {
 	return kit.Func(a, kit.Spec{
 		Use: "list", Short: "List weir's stacks on AWS",
 		Long: `Lists the stacks that weir has deployed, in the environment's region or in every region given
 with --region, in parallel. A region that cannot be read is reported; the others are still
 listed. The command changes nothing.`,
-		Example: `  weir list
-  weir list --region eu-central-1 --region us-east-1`,
+		Example: `  weir aws list
+  weir aws list --region eu-central-1 --region us-east-1`,
 	}, func(ctx context.Context, q *listFlags) error {
 		if len(q.Regions) == 0 {
 			cfg, err := (&awsFlags{account: q.account}).config(ctx, a)

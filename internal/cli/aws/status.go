@@ -68,8 +68,8 @@ type statusFlags struct {
 	awsFlags
 }
 
-// StatusCmd returns the command weir status.
-func StatusCmd(a *kit.Run) *cobra.Command {
+// statusCmd returns the command weir aws status.
+func statusCmd(a *kit.Run) *cobra.Command {
 	return kit.Func(a, kit.Spec{
 		Use: "status [NAME]", Short: "Show the state of a stack on AWS",
 		Long: `Shows the state of the stack NAME (weir by default): its version and this weir's, how its
@@ -77,8 +77,8 @@ template differs from the one this weir would deploy, and the state of its table
 and their stream, with figures for the last hour. It changes nothing.
 
 The exit code is 1 if something needs attention, and 4 if the stack does not exist.`,
-		Example: `  weir status limits --region eu-central-1
-  weir status limits -o json`,
+		Example: `  weir aws status limits --region eu-central-1
+  weir aws status limits -o json`,
 	}, func(ctx context.Context, q *statusFlags) error {
 		d, err := deployer(ctx, a, &q.awsFlags)
 		if err != nil {
@@ -131,7 +131,7 @@ func status(a *kit.Run, v *stackStatusView) {
 		add("template", line)
 	}
 	if len(v.Drift) > 0 {
-		add("", "to update it, run weir upgrade "+v.Name)
+		add("", "to update it, run weir aws upgrade "+v.Name)
 	} else {
 		add("template", "same as this weir's")
 	}

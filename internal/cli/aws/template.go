@@ -18,7 +18,7 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 )
 
-// templateFlags are the flags of weir template that are not parameters of a template.
+// templateFlags are the flags of weir aws template that are not parameters of a template.
 type templateFlags struct {
 	Format string            `json:"format" values:"cloudformation,terraform" default:"cloudformation"`
 	Tags   map[string]string `json:"tag"`
@@ -30,19 +30,19 @@ type templateFlags struct {
 	Headroom int    `json:"headroom" default:"200"`
 }
 
-// templates are those that weir template prints, with its flags.
+// templates are those that weir aws template prints, with its flags.
 type templates struct {
 	of    map[string]*stack.Template
 	flags *pflag.FlagSet
 }
 
-// TemplateCmd returns the command weir template.
-func TemplateCmd(a *kit.Run) *cobra.Command {
+// templateCmd returns the command weir aws template.
+func templateCmd(a *kit.Run) *cobra.Command {
 	ts := &templates{of: make(map[string]*stack.Template)}
 	cmd := kit.Func(a, kit.Spec{
 		Use: "template", Short: "Print a template of weir on AWS, for CloudFormation or Terraform",
 		Long: `Prints a template of the table and what belongs to it: functions on its stream, an archive,
-policies, alarms and a dashboard. It makes no AWS calls. weir deploy creates and updates the same
+policies, alarms and a dashboard. It makes no AWS calls. weir aws deploy creates and updates the same
 resources; to use Terraform or your own pipeline instead, print the template and apply it there.
 Then run weir doctor --create-table to complete the table.
 
@@ -53,12 +53,12 @@ With --edge, it prints a safety net in front of weir: a WAF rate rule and an API
 sized above what a manifest allows. Both are best effort, for the day when everything else fails.
 With --gate, it prints an AppConfig profile that says how far weir limits apply --gate may go, and
 that is rolled back when an alarm is raised.`,
-		Example: `  weir template --stack weir --alarm-topic arn:aws:sns:eu-central-1:123456789012:oncall > stack.yaml
-  weir template --format terraform > weir.tf.json
-  weir template --cell --vpc vpc-0123456789abcdef0 --subnet subnet-0123456789abcdef0,subnet-0123456789abcdef1 \
+		Example: `  weir aws template --alarm-topic arn:aws:sns:eu-central-1:123456789012:oncall > stack.yaml
+  weir aws template --format terraform > weir.tf.json
+  weir aws template --cell --vpc vpc-0123456789abcdef0 --subnet subnet-0123456789abcdef0,subnet-0123456789abcdef1 \
     --client-group sg-0123456789abcdef0
-  weir template --edge -f limits.yaml --limit rpm
-  weir template --gate --rollback-alarm arn:aws:cloudwatch:eu-central-1:123456789012:alarm:refused`,
+  weir aws template --edge -f limits.yaml --limit rpm
+  weir aws template --gate --rollback-alarm arn:aws:cloudwatch:eu-central-1:123456789012:alarm:refused`,
 	}, func(_ context.Context, q *templateFlags) error { return ts.print(a, q) })
 	ts.flags = cmd.Flags()
 	for _, name := range []string{"file", "set", "limit", "headroom"} {

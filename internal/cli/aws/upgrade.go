@@ -40,8 +40,8 @@ type upgradeFlags struct {
 	Replace   bool `json:"replace"`
 }
 
-// UpgradeCmd returns the command weir upgrade.
-func UpgradeCmd(a *kit.Run) *cobra.Command {
+// upgradeCmd returns the command weir aws upgrade.
+func upgradeCmd(a *kit.Run) *cobra.Command {
 	return kit.Func(a, kit.Spec{
 		Use: "upgrade [NAME]", Short: "Bring a stack and its table to this weir's version",
 		Long: `Brings the stack NAME (weir by default) to this weir's version: its template and functions,
@@ -50,9 +50,9 @@ changed. You can interrupt the command; the next run continues where it stopped.
 refused if a later weir deployed it, or if its table requires later clients.
 
 With --table-only, NAME is a table without a stack.`,
-		Example: `  weir upgrade --dry-run
-  weir upgrade limits --region eu-central-1
-  weir upgrade limits --table-only`,
+		Example: `  weir aws upgrade --dry-run
+  weir aws upgrade limits --region eu-central-1
+  weir aws upgrade limits --table-only`,
 	}, func(ctx context.Context, q *upgradeFlags) error { return upgrade(ctx, a, q) })
 }
 

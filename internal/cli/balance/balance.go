@@ -50,7 +50,7 @@ func Cmd(r *kit.Run) *cobra.Command {
 -l credits:balance". It belongs to an entity, and lies on the total unless --resource or --group
 names something else. It admits what was credited, and no more.`,
 	},
-		kit.OnGroups(kit.Verb(r, api.AddCredits, kit.Spec{
+		kit.OnGroups(r, kit.Verb(r, api.AddCredits, kit.Spec{
 			Use: "add ENTITY LIMIT AMOUNT", Short: "Top up a balance, once for each --id",
 			Long: `Adds credits to a balance. The id names what is paid, such as the number of an invoice. It
 belongs to this balance and amount for ever: repeated with it, the command adds nothing, so
@@ -58,13 +58,13 @@ repeat it if its outcome is unknown. To take credits back, debit them with "weir
 server's token needs the role credit or admin.`,
 			Example: "  weir balance add alice credits 500 --id inv-1042",
 		}, toppedUp)),
-		kit.OnGroups(kit.Lists(r, api.ListBalances, kit.Spec{
+		kit.OnGroups(r, kit.Lists(r, api.ListBalances, kit.Spec{
 			Use: "show ENTITY [LIMIT]", Short: "Show what is left, and the sums of credits, debits and returns",
 			Long: `Shows the balances of an entity. What is available is what was credited less what was debited,
 plus what was returned. A store may drop a balance that is 0, along with these sums.`,
 			Example: "  weir balance show alice\n  weir balance show alice credits",
 		}, balance)),
-		kit.OnGroups(kit.Lists(r, api.ListCredits, kit.Spec{
+		kit.OnGroups(r, kit.Lists(r, api.ListCredits, kit.Spec{
 			Use: "history ENTITY LIMIT", Short: "Show the credits of a balance, newest first",
 			Long: `Shows the credits of a balance that the audit log still has, newest first, with what was available
 right after each.`,

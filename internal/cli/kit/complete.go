@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
 )
 
@@ -19,10 +21,43 @@ const (
 )
 
 // completes are the arguments and flags whose values are names of what is stored, each with what it names.
-var completes = map[string]func(context.Context, api.Caller, string) ([]string, error){
+var completes = map[string]lister{
 	"ENTITY": entityIDs, "ID": entityIDs, "--entity": entityIDs, "--parent": entityIDs,
 	"RESOURCE": resourceNames, "--resource": resourceNames,
-	"--plan": planNames,
+	"PLAN": planNames, "--plan": planNames,
+	"--group": groupNames, // see also OnGroups
+}
+
+// families are the commands whose argument names one of their kind.
+var families = map[string]lister{"group": groupNames, "namespace": namespaceNames}
+
+// files are the placeholders of arguments and flags whose values are files or folders.
+var files = []string{"FILE", "DIR", "LOG", "ARCHIVE"}
+
+// otherwise returns how a shell completes what has the placeholder, and is neither stored nor one of a few values.
+func otherwise(placeholder string) cobra.ShellCompDirective {
+	if slices.Contains(files, placeholder) {
+		return cobra.ShellCompDirectiveDefault
+	}
+	return cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeGlobal lets shells complete the values of the flags that all commands have.
+func completeGlobal(r *Run, root *cobra.Command) {
+	formats := cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)
+	_ = root.RegisterFlagCompletionFunc("output", formats) // fails only for unknown flags
+	completeStored(r, root, "namespace", namespaceNames)
+}
+
+// lister returns names of what is stored that begin with a prefix.
+type lister func(ctx context.Context, c api.Caller, prefix string) ([]string, error)
+
+// completeStored lets shells complete a flag with names of what is stored.
+func completeStored(r *Run, cmd *cobra.Command, flag string, of lister) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, // fails only for unknown flags
+		func(cmd *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			return stored(r, cmd, of, prefix)
+		})
 }
 
 func entityIDs(ctx context.Context, c api.Caller, prefix string) ([]string, error) {
@@ -39,6 +74,16 @@ func resourceNames(ctx context.Context, c api.Caller, prefix string) ([]string, 
 func planNames(ctx context.Context, c api.Caller, prefix string) ([]string, error) {
 	all, _, err := All(ctx, c, api.ListPlans, &api.Page{}, nil)
 	return namesOf(all, prefix, func(l **api.Limits) string { return (*l).Plan }), err
+}
+
+func groupNames(ctx context.Context, c api.Caller, prefix string) ([]string, error) {
+	all, _, err := All(ctx, c, api.ListResources, &api.Page{}, nil)
+	return namesOf(all, prefix, func(l **api.Limits) string { return (*l).Group }), err
+}
+
+func namespaceNames(ctx context.Context, c api.Caller, prefix string) ([]string, error) {
+	all, _, err := All(ctx, c, api.ListNamespaces, &api.NamespaceQuery{}, nil)
+	return namesOf(all, prefix, func(n *admin.Namespace) string { return n.Name }), err
 }
 
 // namesOf returns the names that begin with a prefix, sorted, each once.
@@ -61,17 +106,25 @@ func (b *binding) complete(r *Run, cmd *cobra.Command) {
 		if len(b.args) == 0 || len(args) >= len(b.args) && !b.args[len(b.args)-1].many {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		switch a := &b.args[min(len(args), len(b.args)-1)]; {
+		a := &b.args[min(len(args), len(b.args)-1)]
+		of := completes[a.name]
+		if family := families[cmd.Parent().Name()]; family != nil {
+			of = family
+		}
+		switch {
 		case a.name == "LIMIT=AMOUNT":
 			limits := func(ctx context.Context, c api.Caller, prefix string) ([]string, error) {
 				return limitsOf(ctx, c, args[0], args[1], prefix)
 			}
 			names, how := stored(r, cmd, limits, prefix)
 			return names, how | cobra.ShellCompDirectiveNoSpace
-		case completes[a.name] != nil:
-			return stored(r, cmd, completes[a.name], prefix)
+		case of != nil:
+			return stored(r, cmd, of, prefix)
+		case len(a.field.Values()) > 0:
+			return a.field.Values(), cobra.ShellCompDirectiveNoFileComp
+		default:
+			return nil, otherwise(a.name)
 		}
-		return nil, cobra.ShellCompDirectiveDefault
 	}
 	for _, v := range b.flags {
 		name := v.flag.Name
@@ -80,10 +133,10 @@ func (b *binding) complete(r *Run, cmd *cobra.Command) {
 			fixed := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 			_ = cmd.RegisterFlagCompletionFunc(name, fixed)
 		case of != nil:
-			_ = cmd.RegisterFlagCompletionFunc(name,
-				func(cmd *cobra.Command, _ []string, prefix string) ([]string, directive) {
-					return stored(r, cmd, of, prefix)
-				})
+			completeStored(r, cmd, name, of)
+		default:
+			placeholder, _ := pflag.UnquoteUsage(v.flag)
+			_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(nil, otherwise(placeholder)))
 		}
 	}
 }
@@ -106,7 +159,7 @@ func limitsOf(ctx context.Context, c api.Caller, entity, resource, prefix string
 // stored returns names of what is stored. It returns none if the store or server does not answer soon, or if only
 // weir.yaml of the current folder names it: pressing a key in another's folder calls nobody.
 func stored(
-	a *Run, cmd *cobra.Command, of func(context.Context, api.Caller, string) ([]string, error), prefix string,
+	a *Run, cmd *cobra.Command, of lister, prefix string,
 ) (names []string, how cobra.ShellCompDirective) {
 	how = cobra.ShellCompDirectiveNoFileComp
 	if configure(a, cmd) != nil || a.places["store"] == inFolder || a.places["server"] == inFolder {

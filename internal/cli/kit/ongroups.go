@@ -7,10 +7,11 @@ import (
 )
 
 // OnGroups adds the flags --total and --group to a command with the flag --resource.
-func OnGroups(cmd *cobra.Command) *cobra.Command {
+func OnGroups(r *Run, cmd *cobra.Command) *cobra.Command {
 	run, total, group := cmd.RunE, false, ""
 	cmd.Flags().BoolVar(&total, "total", false, "on all resources together")
 	cmd.Flags().StringVar(&group, "group", "", "on the group of resources with this `NAME`")
+	completeStored(r, cmd, "group", groupNames)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		on := cmd.Flags().Changed("resource")
 		switch {

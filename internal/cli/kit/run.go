@@ -74,7 +74,7 @@ func (a *Run) Prepare(root *cobra.Command) *cobra.Command {
 		if err := a.checkOutput(); err != nil {
 			return err
 		}
-		if err := cmd.ValidateRequiredFlags(); err != nil {
+		if err := checkRequired(cmd); err != nil {
 			return err
 		}
 		a.command = cmd.CommandPath()
@@ -99,7 +99,25 @@ func (a *Run) Prepare(root *cobra.Command) *cobra.Command {
 	a.tls.register(flags)
 	flags.StringVar(&a.Namespace, "namespace", weir.DefaultNamespace, "`NAME` of the namespace to work in")
 	flags.StringVarP(&a.Output, "output", "o", "table", "output `FORMAT`: table, json or yaml")
+	completeGlobal(a, root)
 	return root
+}
+
+// checkRequired names the flags that a command needs and that are set nowhere.
+func checkRequired(cmd *cobra.Command) error {
+	var missing []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if len(f.Annotations[cobra.BashCompOneRequiredFlag]) > 0 && !f.Changed {
+			missing = append(missing, "--"+f.Name)
+		}
+	})
+	switch len(missing) {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("%s is missing: see %s --help", missing[0], cmd.CommandPath())
+	}
+	return fmt.Errorf("%s are missing: see %s --help", strings.Join(missing, " and "), cmd.CommandPath())
 }
 
 // address is an address as a flag.
@@ -155,6 +173,9 @@ func Group(cmd *cobra.Command, sub ...*cobra.Command) *cobra.Command {
 			return nil
 		}
 		err := fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
+		if deep := below(cmd, args[0]); len(deep) == 1 {
+			return fmt.Errorf("%w: did you mean %s?", err, deep[0])
+		}
 		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 			return fmt.Errorf("%w: did you mean %s?", err, strings.Join(near, " or "))
 		}
@@ -163,6 +184,18 @@ func Group(cmd *cobra.Command, sub ...*cobra.Command) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	cmd.SuggestionsMinimumDistance = 2
 	return cmd
+}
+
+// below returns the subcommands of a name in the groups of a command, each with its group.
+func below(cmd *cobra.Command, name string) (found []string) {
+	for _, group := range cmd.Commands() {
+		for _, c := range group.Commands() {
+			if c.Name() == name {
+				found = append(found, group.Name()+" "+name)
+			}
+		}
+	}
+	return found
 }
 
 // As returns ctx with the user's name as the principal, under which changes are audited.

@@ -26,6 +26,8 @@ type Spec struct {
 	// Asks is what a user must confirm, and Done what the command reports if there is nothing else to show. They name
 	// members of the request: "delete entity {id}", or "{children? with its children}" for text that depends on one.
 	Asks, Done string
+	// Missing is what does not exist if a list of it is empty. "" is for a list that may be empty.
+	Missing string
 }
 
 // Verb makes a command that calls an operation and shows its response.
@@ -46,7 +48,16 @@ func Verb[Q, R any](r *Run, o api.Of[Q, R], s Spec, v View[R]) *cobra.Command {
 
 // Lists makes a command that calls an operation and shows all pages of its list, or --max items.
 func Lists[Q, T any](r *Run, o api.Of[Q, api.List[T]], s Spec, v View[T]) *cobra.Command {
-	return Func(r, s, func(ctx context.Context, q *Q) error { return List(ctx, r, o, q, v) })
+	return Func(r, s, func(ctx context.Context, q *Q) error {
+		all, next, err := Pages(ctx, r, o, q, nil)
+		switch {
+		case err != nil:
+			return err
+		case len(all) == 0 && s.Missing != "":
+			return WithCode(fmt.Errorf("%s: not found", fill(s.Missing, q)), NotFound)
+		}
+		return PrintPage(r, all, next, func() { v(r, all, true) })
+	})
 }
 
 // List shows all pages of a list, or as many items as the request wants.

@@ -35,7 +35,7 @@ func TestFunc(t *testing.T) {
 		{name: "defaults", args: "a --file f", want: "a []  false 20 map[] f"},
 		{name: "the last counts", args: "a --rate 1 --rate 2 --file f", want: "a []  false 2 map[] f"},
 		{name: "argument missing", args: "--file f", err: "ID is missing: weir show ID [REST...]"},
-		{name: "flag missing", args: "a", err: `required flag(s) "file" not set`},
+		{name: "flag missing", args: "a", err: "--file is missing: see weir show --help"},
 		{name: "bad number", args: "a --rate few --file f", err: `weir: --rate must be a whole number: "few"`},
 		{name: "bad pair", args: "a --tag k --file f", err: `weir: --tag "k" is not KEY=VALUE`},
 		{name: "no flag", args: "a --other x --file f", err: "unknown flag: --other"},

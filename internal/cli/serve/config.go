@@ -28,10 +28,10 @@ import (
 // configFlags configure how a server learns of changes that others make.
 type configFlags struct {
 	TTL   time.Duration  `json:"cache_ttl" range:"1s..1h" default:"1m"`
-	Poll  time.Duration  `json:"config_poll" default:"5s"`
-	File  string         `json:"config_file"`
-	From  secret.Address `json:"config_from"`
-	Queue string         `json:"config_queue"`
+	Poll  time.Duration  `json:"poll" default:"5s"`
+	File  string         `json:"last_known"`
+	From  secret.Address `json:"mirror"`
+	Queue string         `json:"mirror_queue"`
 
 	known *lastgood.Known
 	flow  *configflow.Flow // set once the store is open
@@ -40,19 +40,19 @@ type configFlags struct {
 func (f *configFlags) check() error {
 	switch u, err := url.Parse(f.Queue); {
 	case f.Poll != 0 && f.Poll < 100*time.Millisecond:
-		return kit.Usage(errors.New("--config-poll must be at least 100ms, or 0"))
+		return kit.Usage(errors.New("--poll must be at least 100ms, or 0"))
 	case f.Poll == 0 && f.File != "":
-		return kit.Usage(errors.New("--config-file needs --config-poll"))
+		return kit.Usage(errors.New("--last-known needs --poll"))
 	case f.Queue != "" && f.From == "":
-		return kit.Usage(errors.New("--config-queue needs --config-from"))
+		return kit.Usage(errors.New("--mirror-queue needs --mirror"))
 	case f.Queue != "" && (err != nil || u.Host == "" || !strings.HasPrefix(u.Scheme, "http")):
-		return kit.Usagef("--config-queue %q is not a URL such as "+
+		return kit.Usagef("--mirror-queue %q is not a URL such as "+
 			"https://sqs.eu-central-1.amazonaws.com/123456789012/weir-cell", secret.Address(f.Queue))
 	}
 	return nil
 }
 
-// open sets how long limits are cached, and reads --config-file.
+// open sets how long limits are cached, and reads --last-known.
 //
 //nolint:unparam // a step of a part may fail
 func (f *configFlags) open(_ context.Context, s *serving) error {
@@ -143,11 +143,11 @@ func (f *configFlags) start(ctx context.Context, s *serving) error {
 		}
 		return nil
 	}
-	at, err := s.run.StoreAt("config-from", f.From)
+	at, err := s.run.StoreAt("mirror", f.From)
 	if err != nil {
 		return err
 	}
-	from, err := openAside("config-from", at, s.log, func(ctx context.Context) (bool, error) {
+	from, err := openAside("mirror", at, s.log, func(ctx context.Context) (bool, error) {
 		epochs, err := lastgood.Epochs(ctx, st, store.Registry, weir.DefaultNamespace)
 		return slices.ContainsFunc(epochs, func(n uint64) bool { return n > 0 }), err
 	})

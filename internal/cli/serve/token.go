@@ -18,8 +18,8 @@ import (
 // newToken describes a token to create.
 type newToken struct {
 	Name       string        `json:"name" required:"true"`
-	Role       []string      `json:"role" required:"true"`
-	Permission []string      `json:"permission"`
+	Role       []string      `json:"role" required:"true" values:"acquire,read,credit,admin"`
+	Permission []string      `json:"permission" values:"override,adjust,return,envoy"`
 	Namespace  []string      `json:"namespace"`
 	Entity     []string      `json:"entity"`
 	Resource   []string      `json:"resource"`

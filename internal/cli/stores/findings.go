@@ -90,7 +90,7 @@ func streamFinding(ctx context.Context, c describer, table string) Finding {
 	switch {
 	case spec == nil || !aws.ToBool(spec.StreamEnabled):
 		f.Detail = "is off: no usage is booked"
-		f.Remedy = "for usage, run weir aggregate --enable-stream, or weir deploy"
+		f.Remedy = "for usage, run weir aggregate --enable-stream, or weir aws deploy"
 	case spec.StreamViewType != types.StreamViewTypeNewAndOldImages:
 		f.Detail = "has " + string(spec.StreamViewType) + ": no usage is booked"
 		f.Remedy = "for usage, turn it off, then on again with NEW_AND_OLD_IMAGES"

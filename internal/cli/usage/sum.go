@@ -32,13 +32,17 @@ func summarize(r *kit.Run) func(ctx context.Context, q *summary) error {
 			if q.CSV {
 				return writeCSV(r, s.Windows)
 			}
-			return r.Print(s, func() { printSummary(r, &s) })
+			return kit.More(r, r.Print(s, func() { printSummary(r, &s) }), len(s.Windows), "")
 		})
 	}
 }
 
 func printSummary(a *kit.Run, s *admin.UsageSummary) {
 	u := &s.Total
+	if len(s.Windows) == 0 { // zeros would claim that nothing was requested
+		a.Out.Pairs("from", kit.Instant(s.From), "to", kit.Instant(s.To))
+		return
+	}
 	a.Out.Pairs(
 		"from", kit.Instant(s.From), "to", kit.Instant(s.To), "windows",
 		digits(int64(len(s.Windows)))+" "+string(u.Window),

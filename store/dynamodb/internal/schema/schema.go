@@ -24,7 +24,7 @@ const (
 
 const (
 	hintUpgrade = "upgrade weir"
-	hintMigrate = "weir upgrade brings the table to this weir's version"
+	hintMigrate = "weir aws upgrade brings the table to this weir's version"
 	hintNotOurs = "name another table: this one is not weir's"
 )
 

@@ -41,12 +41,12 @@ func (m *Metered) misses(q *store.UsageQuery) error {
 		}
 		return fmt.Errorf(
 			"%w: %s windows are left out of this table, which has %s ones: see --windows of weir aggregate, or "+
-				"--usage-windows of weir deploy", store.ErrNoUsage, q.Window, strings.Join(names, " and "),
+				"--usage-windows of weir aws deploy", store.ErrNoUsage, q.Window, strings.Join(names, " and "),
 		)
 	case slices.Contains(m.Without, resource):
 		return fmt.Errorf(
 			"%w: resource %q is left out of this table's usage: see --without of weir aggregate, or "+
-				"--usage-without of weir deploy", store.ErrNoUsage, resource,
+				"--usage-without of weir aws deploy", store.ErrNoUsage, resource,
 		)
 	}
 	return nil
