@@ -58,7 +58,7 @@ var reserved = []rule{
 	},
 	{
 		room: "...", never: []string{"go.opentelemetry.io/...", "github.com/prometheus/..."}, direct: true, catches: "go.opentelemetry.io/otel", why: "others have an observer, or count nothing",
-		except: []string{"internal/serve/metrics"},
+		except: []string{"internal/serve/metrics", "governor/metrics"},
 	},
 	{
 		room: "...", never: []string{"github.com/envoyproxy/..."}, direct: true, catches: "github.com/envoyproxy/go-control-plane", why: "one package converts Envoy's messages",
