@@ -176,7 +176,8 @@ split ends by itself about a week after the bucket is full, if it is no longer w
 			b := store.Bucket{Namespace: ns.ID, Entity: q.Entity, Resource: q.Resource}
 			n, err := st.Split(ctx, b, max(1, q.Into))
 			if err == nil && n < q.Into {
-				err = kit.Usagef("%d of %d items: the bucket does not exist yet, or max-shards is lower", n, q.Into)
+				err = kit.Usagef("%d of %d items: a bucket exists from its first request on, such as "+
+					"weir acquire %s %s LIMIT=1, and has at most max-shards items", n, q.Into, q.Entity, q.Resource)
 			}
 			if err != nil {
 				return err
