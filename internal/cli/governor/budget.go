@@ -164,21 +164,9 @@ func checkListen(address string, safe bool) error {
 		"credentials may: use --access-key-file with --tls-cert and --tls-key, or 127.0.0.1, or --insecure", address)
 }
 
-// report adds the metrics of a proxy to a scrape.
-func report(s *metrics.Scrape, status governor.Status, counts dynamoproxy.Counts) {
+// report adds the metrics of a proxy to a scrape, beside those of its governor.
+func report(s *metrics.Scrape, counts dynamoproxy.Counts) {
 	s.Counter("weir_governor_requests_total", "Requests to the proxy, by what became of them.",
 		metrics.Value(counts.Passed, "result", "passed"), metrics.Value(counts.Refused, "result", "refused"),
 		metrics.Value(counts.Failed, "result", "failed"))
-	for _, b := range status.Budgets {
-		of := []string{"table", b.Table, "index", b.Index, "direction", b.Direction.String()}
-		s.Counter("weir_governor_units_total", "Capacity units consumed.", metrics.Value(b.Consumed, of...))
-		s.Gauge("weir_governor_limit", "Configured capacity units per second.", metrics.Value(b.Limit, of...))
-		s.Gauge("weir_governor_rate", "Capacity units per second that may be used now.", metrics.Value(b.Rate, of...))
-		s.Gauge("weir_governor_waiting", "Requests that wait for a budget.", metrics.Value(b.Waiting, of...))
-		s.Counter("weir_governor_waited_seconds_total", "Time that requests have waited.",
-			metrics.Value(b.Waited.Seconds(), of...))
-		s.Counter("weir_governor_refused_total", "Requests that a budget did not allow in time.",
-			metrics.Value(b.Refused, of...))
-		s.Counter("weir_governor_throttles_total", "Times that DynamoDB throttled.", metrics.Value(b.Throttles, of...))
-	}
 }

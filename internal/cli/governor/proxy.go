@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weirlimits/weir/governor"
+	governormetrics "github.com/weirlimits/weir/governor/metrics"
 	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/serve"
@@ -188,8 +189,9 @@ func (p *proxy) serve(ctx context.Context, cfg dynamoproxy.Config, conf *tls.Con
 			return err
 		}
 		defer ln.Close()
-		report := func(s *metrics.Scrape) { report(s, cfg.Governor.Status(), h.Counts()) }
-		p.tasks = append(p.tasks, serve.Scrapes(ln, p.q.Metrics, metrics.Only(report)))
+		report := func(s *metrics.Scrape) { report(s, h.Counts()) }
+		handler := metrics.Only(report, governormetrics.Collector(cfg.Governor))
+		p.tasks = append(p.tasks, serve.Scrapes(ln, p.q.Metrics, handler))
 	}
 	p.server = &http.Server{
 		Handler: serve.OnThisMachine(h, p.ln, p.q.Listen), ReadHeaderTimeout: 10 * time.Second,

@@ -29,9 +29,11 @@ func newRegistry() *prometheus.Registry {
 // Handler answers scrapes, in the text formats of Prometheus.
 func (m *Metrics) Handler() http.Handler { return m.handler }
 
-// Only answers scrapes of a process without a limiter, with the metrics whose values report computes.
-func Only(report func(*Scrape)) http.Handler {
+// Only answers scrapes of a process without a limiter, with the metrics whose values report computes, and those that
+// others collect.
+func Only(report func(*Scrape), others ...prometheus.Collector) http.Handler {
 	reg := newRegistry()
+	reg.MustRegister(others...)
 	reg.MustRegister(collector(func(ch chan<- prometheus.Metric) { report(&Scrape{ch: ch}) }))
 	return newHandler(reg)
 }
