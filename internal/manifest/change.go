@@ -9,6 +9,7 @@ import (
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest/delta"
 	"github.com/weirlimits/weir/internal/manifest/live"
+	"github.com/weirlimits/weir/internal/manifest/reach"
 )
 
 // Action is the kind of a change to a record.
@@ -40,8 +41,8 @@ type Change struct {
 	// Refused is why applying the change is refused: it would hide a balance that is not 0.
 	Refused string `json:"refused,omitempty"`
 	// Outside reports that a managed record was changed by something other than its manifest.
-	Outside bool     `json:"outside,omitempty"`
-	Touches *Touches `json:"touches,omitempty"` // of a change to limits
+	Outside bool           `json:"outside,omitempty"`
+	Touches *reach.Touches `json:"touches,omitempty"` // of a change to limits
 
 	work
 }

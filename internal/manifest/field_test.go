@@ -12,6 +12,7 @@ import (
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/manifest/delta"
+	"github.com/weirlimits/weir/internal/manifest/reach"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -198,7 +199,7 @@ func TestOver(t *testing.T) {
 				quarter = append(quarter, id)
 			}
 		}
-		over := func(limits string) *manifest.Touches {
+		over := func(limits string) *reach.Touches {
 			m := decodeOne(t, "namespace: default\nresources: {r: {limits: {"+limits+"}}}\n")
 			return plan(t, lim, m).Changes[0].Touches
 		}

@@ -12,7 +12,9 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/manifest/delta"
 	"github.com/weirlimits/weir/internal/manifest/live"
+	"github.com/weirlimits/weir/internal/manifest/reach"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
@@ -114,14 +116,41 @@ func Make(ctx context.Context, lim *weir.Limiter, m *Manifest, opts PlanOptions)
 		p.Changes[i].describe(p.before, limits)
 	}
 	p.Warnings = append(p.Warnings, partial(p.Changes)...)
-	reach := newReach(ctx, p, lv)
+	touched := p.reach(ctx, lv)
 	if p.CreateNamespace { // it has no buckets
 		return p, lv.Err()
 	}
 	if err := p.refuse(ctx, lim, lv); err != nil {
 		return nil, err
 	}
-	return p, cmp.Or(reach.count(ctx, lim, opts.Exact), lv.Err())
+	return p, cmp.Or(touched.Count(ctx, lim, opts.Exact), lv.Err())
+}
+
+// reach returns what finds the live buckets that the changes touch.
+func (p *Plan) reach(ctx context.Context, lv *reading) *reach.Reach {
+	r := &reach.Reach{Before: p.before, After: p.limits, Live: lv.Records}
+	for k := range p.manifest.Records {
+		if k.Own {
+			r.Declared = append(r.Declared, k.Entity)
+		}
+	}
+	var of []*Change
+	for i := range p.Changes {
+		c := &p.Changes[i]
+		if c.key.Own && p.before.Plan(c.key.Entity) == p.limits.Plan(c.key.Entity) ||
+			!c.key.Own && !slices.ContainsFunc(c.Fields, func(f delta.Field) bool {
+				return f.Limit != "" || f.Name == boundedMember.key
+			}) {
+			continue
+		}
+		r.Changes = append(r.Changes, reach.Change{Scope: c.key.Scope, Own: c.key.Own, Begins: c.begins})
+		of = append(of, c)
+	}
+	r.Prepare(ctx)
+	for i, c := range of {
+		c.Touches = r.Changes[i].Touches
+	}
+	return r
 }
 
 // unmanaged names the records that no manifest manages.

@@ -1,4 +1,5 @@
-package manifest
+// Package reach finds which live buckets the changes of a plan touch.
+package reach
 
 import (
 	"context"
@@ -39,50 +40,47 @@ type Over struct {
 const (
 	maxCounted = 1000 // maximum buckets checked per query
 	maxQueries = 16   // above this, one query covers all buckets
+	maxSome    = 5    // buckets that are listed next to their number
 )
 
-// reach finds the live buckets whose limits changes touch.
-type reach struct {
-	changes       []Change
-	at            map[admin.Scope]*Change // those that change limits
-	moves         map[string]*Change      // those that give an entity another plan, which its descendants may inherit
-	before, after live.Scopes
-	lv            *reading
-	declared      []string // entities
+// Change is a change to the limits of a scope, or to what an entity inherits its plan from.
+type Change struct {
+	admin.Scope
+	Own bool // the change is to the entity: it gets another plan
+	// Begins is when the limits differ from those before for the first time.
+	Begins  time.Time
+	Touches *Touches // what Count finds
 }
 
-func newReach(ctx context.Context, p *Plan, lv *reading) *reach {
-	r := &reach{
-		changes: p.Changes, at: make(map[admin.Scope]*Change, len(p.Changes)), moves: make(map[string]*Change),
-		before: p.before, after: p.limits, lv: lv,
-	}
-	for k := range p.manifest.Records {
-		if k.Own {
-			r.declared = append(r.declared, k.Entity)
+// Reach is what changes touch.
+type Reach struct {
+	Changes       []Change
+	Before, After live.Scopes
+	Live          *live.Records
+	Declared      []string // entities
+
+	at    map[admin.Scope]*Change // those that change limits
+	moves map[string]*Change      // those that give an entity another plan, which its descendants may inherit
+}
+
+// Prepare sets what the changes touch to nothing, and counts the entities on the plans that change.
+func (r *Reach) Prepare(ctx context.Context) {
+	r.at, r.moves = make(map[admin.Scope]*Change, len(r.Changes)), make(map[string]*Change)
+	for i := range r.Changes {
+		c := &r.Changes[i]
+		if c.Touches = (&Touches{seen: make(map[string]bool)}); c.Own {
+			r.moves[c.Entity] = c
+		} else {
+			r.at[c.Scope] = c
 		}
-	}
-	for i := range p.Changes {
-		c := &p.Changes[i]
-		switch {
-		case slices.ContainsFunc(c.Fields, func(f delta.Field) bool {
-			return f.Limit != "" || f.Name == boundedMember.key
-		}):
-			r.at[c.key.Scope] = c
-		case c.key.Own && r.before.Plan(c.key.Entity) != r.after.Plan(c.key.Entity):
-			r.moves[c.key.Entity] = c
-		default:
-			continue
-		}
-		c.Touches = &Touches{seen: make(map[string]bool)}
 	}
 	r.members(ctx)
-	return r
 }
 
 // mover returns the change that gives an entity another plan: its own, or that of its nearest ancestor that has one.
-func (r *reach) mover(id string) *Change {
+func (r *Reach) mover(id string) *Change {
 	for range weir.MaxDepth {
-		e := r.after.Entity(id)
+		e := r.After.Entity(id)
 		if c := r.moves[id]; c != nil || e == nil || e.Parent == "" {
 			return c
 		}
@@ -92,40 +90,37 @@ func (r *reach) mover(id string) *Change {
 }
 
 // members counts the entities on the plans that change.
-func (r *reach) members(ctx context.Context) {
+func (r *Reach) members(ctx context.Context) {
 	count := make(map[string]int)
-	if slices.ContainsFunc(r.changes, func(c Change) bool { return c.Touches != nil && c.key.Plan != "" }) {
-		ids := slices.Concat(r.lv.Entities(ctx), r.declared)
+	if slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Plan != "" }) {
+		ids := slices.Concat(r.Live.Entities(ctx), r.Declared)
 		slices.Sort(ids)
 		for _, id := range slices.Compact(ids) {
-			if r.after.Entity(id) != nil {
-				count[r.after.Plan(id)]++
+			if r.After.Entity(id) != nil {
+				count[r.After.Plan(id)]++
 			}
 		}
 	}
 	for _, c := range r.at {
-		if c.key.Plan != "" {
-			c.Touches.OnPlan = count[c.key.Plan]
+		if c.Plan != "" {
+			c.Touches.OnPlan = count[c.Plan]
 		}
 	}
 }
 
 // queries returns one query per affected entity or resource, or one for all.
-func (r *reach) queries(ctx context.Context) (queries []admin.BucketQuery) {
+func (r *Reach) queries(ctx context.Context) (queries []admin.BucketQuery) {
 	all := admin.BucketQuery{Max: maxCounted}
 	for id := range r.moves {
-		for _, child := range slices.Concat(r.lv.Children(ctx, id), r.declared) {
-			if e := r.after.Entity(child); e != nil && e.Parent == id {
+		for _, child := range slices.Concat(r.Live.Children(ctx, id), r.Declared) {
+			if e := r.After.Entity(child); e != nil && e.Parent == id {
 				return []admin.BucketQuery{all}
 			}
 		}
 	}
-	for i := range r.changes {
-		c := &r.changes[i]
-		if c.Touches == nil {
-			continue
-		}
-		q := admin.BucketQuery{Entity: c.key.Entity, Resource: c.key.Resource, Max: maxCounted}
+	for i := range r.Changes {
+		c := &r.Changes[i]
+		q := admin.BucketQuery{Entity: c.Entity, Resource: c.Resource, Max: maxCounted}
 		if !slices.Contains(queries, q) {
 			queries = append(queries, q)
 		}
@@ -136,8 +131,8 @@ func (r *reach) queries(ctx context.Context) (queries []admin.BucketQuery) {
 	return queries
 }
 
-// count counts what the changes touch: all buckets if exact, otherwise the first of each query.
-func (r *reach) count(ctx context.Context, lim *weir.Limiter, exact bool) error {
+// Count counts the live buckets that the changes touch: all buckets if exact, otherwise the first of each query.
+func (r *Reach) Count(ctx context.Context, lim *weir.Limiter, exact bool) error {
 	queries := r.queries(ctx)
 	counted := make(map[[2]string]bool)
 	for _, q := range queries {
@@ -163,48 +158,47 @@ func (r *reach) count(ctx context.Context, lim *weir.Limiter, exact bool) error 
 			}
 		}
 	}
-	for i := range r.changes {
-		if t := r.changes[i].Touches; t != nil {
-			t.Entities = len(t.seen)
-		}
+	for i := range r.Changes {
+		t := r.Changes[i].Touches
+		t.Entities = len(t.seen)
 	}
 	return nil
 }
 
 // load reads what decides about the limits of buckets.
-func (r *reach) load(ctx context.Context, buckets []admin.Bucket) {
+func (r *Reach) load(ctx context.Context, buckets []admin.Bucket) {
 	ids := make([]string, len(buckets))
 	for i := range buckets {
 		ids[i] = buckets[i].Entity
 	}
-	r.lv.LoadChains(ctx, ids, r.after.Entity)
+	r.Live.LoadChains(ctx, ids, r.After.Entity)
 	var deciding []admin.RecordID
 	for i := range buckets {
-		for _, w := range []live.Scopes{r.before, r.after} {
+		for _, w := range []live.Scopes{r.Before, r.After} {
 			b := &buckets[i]
 			deciding = append(deciding, w.Deciding(admin.Scope{Entity: b.Entity, Resource: b.Resource})...)
 		}
 	}
-	r.lv.Load(ctx, deciding...)
+	r.Live.Load(ctx, deciding...)
 }
 
 // atLeast marks the changes that a query covered as incomplete.
-func (r *reach) atLeast(q admin.BucketQuery) {
-	for i := range r.changes {
-		t, k := r.changes[i].Touches, r.changes[i].key
-		if t != nil && (q.Entity == "" || q.Entity == k.Entity) && (q.Resource == "" || q.Resource == k.Resource) {
-			t.AtLeast = true
+func (r *Reach) atLeast(q admin.BucketQuery) {
+	for i := range r.Changes {
+		c := &r.Changes[i]
+		if (q.Entity == "" || q.Entity == c.Entity) && (q.Resource == "" || q.Resource == c.Resource) {
+			c.Touches.AtLeast = true
 		}
 	}
 }
 
 // touch counts a bucket for the changes of the scopes that limit it before and after, at the time at which each begins.
-func (r *reach) touch(b *admin.Bucket) {
-	times := []time.Time{r.after.At}
-	for _, w := range []live.Scopes{r.before, r.after} {
+func (r *Reach) touch(b *admin.Bucket) {
+	times := []time.Time{r.After.At}
+	for _, w := range []live.Scopes{r.Before, r.After} {
 		for _, sc := range policy.Scopes(b.Entity, w.Plan(b.Entity), b.Resource) {
-			if c := r.at[admin.Scope(sc)]; c != nil && !slices.Contains(times, c.begins) {
-				times = append(times, c.begins)
+			if c := r.at[admin.Scope(sc)]; c != nil && !slices.Contains(times, c.Begins) {
+				times = append(times, c.Begins)
 			}
 		}
 	}
@@ -214,16 +208,16 @@ func (r *reach) touch(b *admin.Bucket) {
 }
 
 // touchAt is touch for the changes that begin at a time.
-func (r *reach) touchAt(b *admin.Bucket, at time.Time) {
-	was, is := r.before.As(at).First(b.Entity, b.Resource), r.after.As(at).First(b.Entity, b.Resource)
+func (r *Reach) touchAt(b *admin.Bucket, at time.Time) {
+	was, is := r.Before.As(at).First(b.Entity, b.Resource), r.After.As(at).First(b.Entity, b.Resource)
 	had, has := len(was.Limits) > 0, len(is.Limits) > 0
-	over, now := []string(nil), at.Equal(r.after.At)
+	over, now := []string(nil), at.Equal(r.After.At)
 	if now { // what will be outstanding later is not known
 		over = overrun(b, is.Limits)
 	}
 	moved := was.Scope != is.Scope
 	of := func(l live.Layer) *Change {
-		if c := r.at[l.Scope]; c != nil && c.begins.Equal(at) {
+		if c := r.at[l.Scope]; c != nil && c.Begins.Equal(at) {
 			return c
 		}
 		return nil
