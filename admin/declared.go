@@ -265,6 +265,7 @@ func (ch *DeclaredChange) node(space string, e *Entity) node {
 // event returns the audit event of the change, the same as for a single change.
 func (ch *DeclaredChange) event() (ev record.Event) {
 	b, a := ch.Before, ch.After
+	kept := map[bool]string{true: "release", false: "adopt"}[a.Managed() == nil]
 	if b.Entity != nil || a.Entity != nil {
 		ev = record.Event{Action: "entity.update", Subject: "entity:" + cmp.Or(a.Entity, b.Entity).ID}
 		switch {
@@ -273,7 +274,7 @@ func (ch *DeclaredChange) event() (ev record.Event) {
 		case b.Entity == nil || b.Entity.Created.IsZero():
 			ev.Action = "entity.create"
 		case a.Entity.equal(b.Entity):
-			ev.Action = "entity.adopt"
+			ev.Action = "entity." + kept
 		}
 		if b.Entity != nil {
 			ev.Before = b.Entity
@@ -290,7 +291,7 @@ func (ch *DeclaredChange) event() (ev record.Event) {
 	case a.Limits == nil:
 		ev.Action = "limits.delete"
 	case b.Limits != nil && a.Limits.equal(b.Limits):
-		ev.Action = "limits.adopt"
+		ev.Action = "limits." + kept
 	}
 	if b.Limits != nil {
 		ev.Before = b.Limits

@@ -44,6 +44,8 @@ type Result struct {
 	Updated          int       `json:"updated"`
 	Deleted          int       `json:"deleted"`
 	Adopted          int       `json:"adopted"`
+	Moved            int       `json:"moved,omitempty"`
+	Released         int       `json:"released,omitempty"`
 	Kept             int       `json:"kept,omitempty"` // not deleted, as requested
 	Unchanged        int       `json:"unchanged"`
 	Failed           []Failure `json:"failed,omitempty"`
@@ -179,7 +181,7 @@ func (p *Plan) list(ctx context.Context, lock *admin.ManifestLock, todo []*Chang
 		all[k] = true
 	}
 	for _, c := range todo {
-		if all[c.key] = true; done && c.after == nil {
+		if all[c.key] = true; done && (c.after == nil || c.Action == Release) {
 			delete(all, c.key)
 		}
 	}
@@ -208,11 +210,13 @@ func (r *Result) summary(rollback int) string {
 		return fmt.Sprintf("rollback to revision %d", rollback)
 	}
 	text := fmt.Sprintf("%d created, %d updated, %d deleted", r.Created, r.Updated, r.Deleted)
-	if r.Adopted > 0 {
-		text += fmt.Sprintf(", %d adopted", r.Adopted)
-	}
-	if r.Kept > 0 {
-		text += fmt.Sprintf(", %d kept", r.Kept)
+	for _, more := range []struct {
+		n    int
+		what string
+	}{{r.Adopted, "adopted"}, {r.Moved, "moved"}, {r.Released, "released"}, {r.Kept, "kept"}} {
+		if more.n > 0 {
+			text += fmt.Sprintf(", %d %s", more.n, more.what)
+		}
 	}
 	return text
 }
@@ -315,7 +319,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 // declared returns the change as the store makes it.
 func (c *Change) declared(manifest string) admin.DeclaredChange {
 	change := admin.DeclaredChange{Before: c.before}
-	if c.after != nil {
+	switch {
+	case c.Action == Release:
+		change.After = *c.after
+	case c.after != nil:
 		change.After = marked(*c.after, manifest)
 	}
 	return change
@@ -338,6 +345,10 @@ func (a *applier) step(ctx context.Context, step []*Change) {
 			a.res.Updated++
 		case c.Action == Delete:
 			a.res.Deleted++
+		case c.Action == Move:
+			a.res.Moved++
+		case c.Action == Release:
+			a.res.Released++
 		default:
 			a.res.Adopted++
 		}

@@ -21,6 +21,9 @@ const (
 	Update Action = "update"
 	Delete Action = "delete"
 	Adopt  Action = "adopt" // the record exists and no manifest manages it: this one takes it over and updates it
+	Move   Action = "move"  // another manifest manages the record: this one takes it over and updates it
+	// The record is no longer declared, and stays; no manifest manages it from then on.
+	Release Action = "release"
 )
 
 // Change is a change to one record.
@@ -29,8 +32,10 @@ type Change struct {
 	Target string `json:"target"` // for people: "resource gpt-4"
 	Own    bool   `json:"own,omitempty"`
 	admin.Scope
-	Fields []delta.Field `json:"fields,omitempty"`
-	Moves  delta.Moves   `json:"moves,omitempty"`
+	// Manager is the manifest that manages a record that moves, until then.
+	Manager string        `json:"manager,omitempty"`
+	Fields  []delta.Field `json:"fields,omitempty"`
+	Moves   delta.Moves   `json:"moves,omitempty"`
 	// Applies lists, if limits are added or removed, how the limits that apply change. From is where the limits
 	// come from that apply without them. Both are empty if there are none.
 	Applies []delta.Field `json:"applies,omitempty"`

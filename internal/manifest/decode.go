@@ -32,9 +32,11 @@ func Decode(sources []strictyaml.Source, opts strictyaml.Options) ([]*Manifest, 
 		return nil, err
 	}
 	t.keepFiles(sources)
-	return slices.SortedFunc(maps.Values(t.manifests), func(a, b *Manifest) int {
+	all := slices.SortedFunc(maps.Values(t.manifests), func(a, b *Manifest) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	}), nil
+	})
+	link(all)
+	return all, nil
 }
 
 // decoder reads the manifests of one source.
@@ -86,7 +88,8 @@ func (t *together) keepFiles(sources []strictyaml.Source) {
 }
 
 var rootKeys = []string{
-	"namespace", "manifest", "variables", "system", "plans", "total", "groups", "resources", "entities",
+	"namespace", "namespaces", "manifest", "moved", "removed", "variables", "system", "plans", "total", "groups",
+	"resources", "entities",
 }
 
 func (d *decoder) document(root *yaml.Node) {
@@ -95,33 +98,80 @@ func (d *decoder) document(root *yaml.Node) {
 		return
 	}
 	d.Variables(members["variables"])
-	if members["namespace"] == nil {
-		d.Bad(root, "", "add namespace: NAME", "namespace is missing")
-	}
-	namespace, named := d.name(members["namespace"], "namespace", "")
-	name, ok := d.name(members["manifest"], "manifest", DefaultName)
-	ok = ok && named && namespace != ""
-	m := &Manifest{Namespace: namespace, Name: name, Records: make(map[Key]*Record)}
-	if known := d.manifests[[2]string{namespace, name}]; ok && known != nil {
-		m = known
-	} else if ok {
-		d.manifests[[2]string{namespace, name}] = m
-	}
-	if !slices.Contains(d.files[d.file], m) {
-		d.files[d.file] = append(d.files[d.file], m)
+	namespaces, ok := d.namespaces(root, members)
+	name, named := d.name(members["manifest"], "manifest", DefaultName)
+	ok = ok && named
+	from, keep := d.ownership(members, name)
+	ms := make([]*Manifest, len(namespaces))
+	for i, namespace := range namespaces {
+		m := &Manifest{Namespace: namespace, Name: name, Records: make(map[Key]*Record)}
+		if known := d.manifests[[2]string{namespace, name}]; ok && known != nil {
+			m = known
+		} else if ok {
+			d.manifests[[2]string{namespace, name}] = m
+		}
+		m.Moved = slices.Compact(slices.Sorted(slices.Values(append(m.Moved, from...))))
+		m.Keep = m.Keep || keep
+		if !slices.Contains(d.files[d.file], m) {
+			d.files[d.file] = append(d.files[d.file], m)
+		}
+		ms[i] = m
 	}
 	d.records(members, func(k Key, n *yaml.Node, r *Record) {
 		r.at = place{d.file, n.Line, n.Column}
-		if first, twice := d.claims[claim{m.Namespace, k}]; twice && ok {
-			d.Bad(
-				n, "", "declare it once", "%s is already declared in %s%s", k, first.at,
-				byOther(first.manifest, m.Name),
-			)
-			return
+		for _, m := range ms {
+			if first, twice := d.claims[claim{m.Namespace, k}]; twice && ok {
+				d.Bad(
+					n, "", "declare it once", "%s is already declared in %s%s", k, first.at,
+					byOther(first.manifest, m.Name),
+				)
+				return
+			}
+			if len(ms) > 1 && len(d.claims) >= maxShared {
+				d.Bad(n, "", "write files for some of the namespaces each",
+					"for %d namespaces, there are more than %d records", len(ms), maxShared)
+				return
+			}
+			d.claims[claim{m.Namespace, k}] = owner{m.Name, r.at, d, n}
+			m.Records[k] = r
 		}
-		d.claims[claim{m.Namespace, k}] = owner{m.Name, r.at, d, n}
-		m.Records[k] = r
 	})
+}
+
+// maxShared bounds the records of documents for several namespaces, whose number is not bounded by that of their text.
+const maxShared = 500_000
+
+// namespaces reads for which namespaces the document is: at least one, which is "" if it is not known.
+func (d *decoder) namespaces(root *yaml.Node, members map[string]*yaml.Node) (all []string, ok bool) {
+	one, list := members["namespace"], members["namespaces"]
+	switch {
+	case list == nil && one == nil:
+		d.Bad(root, "", "add namespace: NAME", "namespace is missing")
+	case list == nil:
+		name, ok := d.name(one, "namespace", "")
+		return []string{name}, ok && name != ""
+	case one != nil:
+		d.Bad(list, "namespaces", "write one of the two", "is given beside namespace")
+	default:
+		each := true
+		ok = d.List(list, "namespaces", func(path string, v *yaml.Node) {
+			switch name, good := d.name(v, path, ""); {
+			case !good:
+				each = false
+			case slices.Contains(all, name):
+				d.Bad(v, path, "name it once", "%s is there twice", strictyaml.Quote(name))
+			default:
+				all = append(all, name)
+			}
+		})
+		if ok = ok && each; ok && len(all) == 0 {
+			d.Bad(list, "namespaces", "name at least one, such as [tenant-alpha]", "is empty")
+		}
+	}
+	if len(all) == 0 {
+		return []string{""}, false
+	}
+	return all, ok
 }
 
 // name reads the name of a namespace or of a manifest.

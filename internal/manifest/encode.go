@@ -13,6 +13,13 @@ func (m *Manifest) Text() []byte {
 	if m.Name != DefaultName {
 		w.Text(0, "manifest", strictyaml.Escape(m.Name))
 	}
+	if len(m.Moved) > 0 {
+		w.Key(0, "moved")
+		w.Line(1, "from", strictyaml.TextList(m.Moved))
+	}
+	if m.Keep {
+		w.Line(0, "removed", "keep")
+	}
 	section, owner, mapping := "", "", "" // mapping: that of the owner in which the last record is
 	for _, k := range keysOf(m.Records) {
 		r := m.Records[k]

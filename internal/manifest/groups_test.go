@@ -131,7 +131,7 @@ create entity team on the total (tightens)`
 	a := admin.New(lim)
 	_, err = manifest.Make(t.Context(), lim, decodeOne(t, "namespace: ns\nmanifest: two\nresources: {o3: {group: other}}"),
 		manifest.PlanOptions{})
-	const claimed = "resource o3 is declared in test.yaml:3 by manifest two, and managed by manifest default: declare it in one of them"
+	const claimed = "resource o3 (test.yaml:3) is managed by manifest default: declare it in one of the two, or move it here with moved: {from: [default]}"
 	if fmt.Sprint(err) != claimed {
 		t.Error(err)
 	}

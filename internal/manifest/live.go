@@ -51,9 +51,10 @@ func read(ctx context.Context, lim *weir.Limiter, m *Manifest, whole bool) (*rea
 		recs.All(ctx)
 	}
 	recs.Load(ctx, live.With(ids)...)
-	if lv.manages(m.Name); len(state.Managed) == 0 && len(lv.managed) > 0 { // by an earlier weir, which listed nothing
+	lv.managed = lv.managedBy(m.Name)
+	if len(state.Managed) == 0 && len(lv.managed) > 0 { // by an earlier weir, which listed nothing
 		recs.All(ctx)
-		lv.manages(m.Name)
+		lv.managed = lv.managedBy(m.Name)
 	}
 	for _, k := range lv.managed {
 		ids = append(ids, admin.RecordID(k))
@@ -70,15 +71,15 @@ func (m *Manifest) entity(id string) *admin.Entity {
 	return nil
 }
 
-// manages finds what a manifest manages among the records that were read.
-func (lv *reading) manages(name string) {
-	lv.managed = nil
+// managedBy returns what a manifest manages among the records that were read.
+func (lv *reading) managedBy(name string) (keys []Key) {
 	for id, d := range lv.Known() {
 		if by := d.Managed(); by != nil && by.Manifest == name {
-			lv.managed = append(lv.managed, Key(id))
+			keys = append(keys, Key(id))
 		}
 	}
-	slices.SortFunc(lv.managed, Key.Compare)
+	slices.SortFunc(keys, Key.Compare)
+	return keys
 }
 
 // Export returns the live records of the limiter's namespace as a manifest of that name: those that it manages, and

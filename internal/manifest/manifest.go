@@ -26,8 +26,13 @@ type Manifest struct {
 	Namespace string
 	Name      string
 	Records   map[Key]*Record
+	// Moved names the manifests from which declared records move to this one.
+	Moved []string
+	// Keep means that records that are no longer declared are released instead of deleted: no manifest manages them.
+	Keep bool
 
-	files []byte // the text that declares it and no other; nil if there is none
+	moving map[Key]string // records that move to another manifest that was decoded with it, which they name
+	files  []byte         // the text that declares it and no other; nil if there is none
 }
 
 // Key names a record: an entity, or the limits of a scope.

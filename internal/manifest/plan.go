@@ -27,6 +27,8 @@ type Plan struct {
 	CreateNamespace bool     `json:"create_namespace"`
 	Changes         []Change `json:"changes"`
 	Unchanged       int      `json:"unchanged"` // records that are as declared
+	// Givers are the manifests from which records move.
+	Givers []Giver `json:"givers,omitempty"`
 	// Unmanaged has the records that no manifest manages and this one does not declare, if the whole namespace was
 	// read.
 	Unmanaged []live.Unmanaged `json:"unmanaged,omitempty"`
@@ -90,12 +92,15 @@ func Make(ctx context.Context, lim *weir.Limiter, m *Manifest, opts PlanOptions)
 		p.Rollout = &left.Ongoing
 		p.Rollout.Terms.GateURL, p.Rollout.Terms.Servers = "", nil // which may be addresses that others need not see
 	}
-	var problems ProblemsError
-	for _, k := range keysOf(m.Records) {
-		problems = append(problems, p.declared(k, m.Records[k])...)
+	if err := p.compare(); err != nil {
+		return nil, err
 	}
 	for _, k := range lv.managed {
 		p.undeclared(k)
+	}
+	problems, err := p.givers(ctx, lim, lv)
+	if err != nil {
+		return nil, err
 	}
 	if opts.Whole {
 		p.unmanaged(lv)
@@ -106,7 +111,7 @@ func Make(ctx context.Context, lim *weir.Limiter, m *Manifest, opts PlanOptions)
 		return nil, err
 	}
 	if len(problems) > 0 {
-		return nil, problems
+		return nil, ProblemsError(problems)
 	}
 	p.order()
 	p.State = p.state()
@@ -200,20 +205,35 @@ func exists(d *admin.Declared) bool {
 	return d.Version != 0 && (d.Entity == nil || !d.Entity.Created.IsZero())
 }
 
-// declared compares a record with its declaration.
-func (p *Plan) declared(k Key, r *Record) (problems []string) {
+// compare compares all declared records with their declarations.
+func (p *Plan) compare() error {
+	claimed := &ClaimedError{Manifest: p.Manifest}
+	for _, k := range keysOf(p.manifest.Records) {
+		r := p.manifest.Records[k]
+		if other := p.declared(k, r); other != "" {
+			claimed.Claims = append(claimed.Claims, Claim{k.String(), r.at.String(), other})
+		}
+	}
+	if len(claimed.Claims) > 0 {
+		return claimed
+	}
+	return nil
+}
+
+// declared compares a record with its declaration. It returns the manifest that keeps this one from declaring it.
+func (p *Plan) declared(k Key, r *Record) (other string) {
 	old := p.before.Get(admin.RecordID(k))
 	set := live.Lasting(r.Declared, p.before.At)
 	by, still := old.Managed(), live.Lasting(old, p.before.At)
 	c := Change{work: work{key: k, before: old, after: &set}}
 	switch {
 	case live.Blank(&set): // as if it were not declared
-		return nil
+		return ""
 	case by != nil && by.Manifest != p.Manifest:
-		return []string{fmt.Sprintf(
-			"%s is declared in %s by manifest %s, and managed by manifest %s: declare it in one of them",
-			k, r.at, strictyaml.Quote(p.Manifest), strictyaml.Quote(by.Manifest),
-		)}
+		if !slices.Contains(p.manifest.Moved, by.Manifest) {
+			return by.Manifest
+		}
+		c.Action, c.Manager, c.Outside = Move, by.Manifest, hash(&old) != by.Hash
 	case !exists(&old):
 		c.Action = Create
 	case by == nil:
@@ -223,10 +243,10 @@ func (p *Plan) declared(k Key, r *Record) (problems []string) {
 		c.Outside = hash(&old) != by.Hash
 	default:
 		p.Unchanged++
-		return nil
+		return ""
 	}
 	p.Changes = append(p.Changes, c)
-	return nil
+	return ""
 }
 
 // farther reports whether a change may hide balances that records elsewhere set: on any resource.
@@ -247,7 +267,7 @@ func (c *Change) farther() bool {
 // maxSome is how many problems are listed next to their number.
 const maxSome = 5
 
-// undeclared removes a record that the manifest manages, unless it declares it.
+// undeclared removes or releases a record that the manifest manages, unless it declares it or it moves to another one.
 func (p *Plan) undeclared(k Key) {
 	old := p.before.Get(admin.RecordID(k))
 	if r := p.manifest.Records[k]; r != nil {
@@ -256,9 +276,14 @@ func (p *Plan) undeclared(k Key) {
 			return
 		}
 	}
-	p.Changes = append(p.Changes, Change{
-		Action: Delete, work: work{key: k, before: old}, Outside: hash(&old) != old.Managed().Hash,
-	})
+	c := Change{Action: Delete, work: work{key: k, before: old}, Outside: hash(&old) != old.Managed().Hash}
+	switch {
+	case p.manifest.moving[k] != "":
+		return
+	case p.manifest.Keep && exists(&old) && !old.Deleting:
+		c.Action, c.after = Release, release(old)
+	}
+	p.Changes = append(p.Changes, c)
 }
 
 // entity returns an entity as it will be.
@@ -266,7 +291,7 @@ func (p *Plan) entity(id string) *admin.Entity {
 	if e := p.manifest.entity(id); e != nil {
 		return e
 	}
-	if e := p.before.Entity(id); e != nil && (e.Managed == nil || e.Managed.Manifest != p.Manifest) {
+	if e := p.before.Entity(id); e != nil && p.stays(entityKey(id), e.Managed) {
 		return e
 	}
 	return nil
@@ -340,7 +365,7 @@ func (p *Plan) checkPlans(ctx context.Context, lv *reading) (problems []string) 
 			continue
 		}
 		switch r, by := p.manifest.Records[entityKey(id)], old.Managed(); {
-		case old.Version > 0 && (by == nil || by.Manifest != p.Manifest): // it stays
+		case old.Version > 0 && p.stays(Key(k), by):
 		case r != nil:
 			problems = append(problems, fmt.Sprintf(
 				"entity %s (%s) has plan %s, which neither exists nor is declared: declare it under plans",

@@ -140,9 +140,9 @@ func TestAdopt(t *testing.T) {
 		// Another manifest cannot have these records.
 		other := decodeOne(t, "namespace: default\nmanifest: b\nresources: {same: {limits: {rpm: {capacity: 5}}}}\n")
 		_, err := manifest.Make(ctx, lim, other, manifest.PlanOptions{})
-		var problems manifest.ProblemsError
-		want := "resource same is declared in test.yaml:3 by manifest b, and managed by manifest default: declare it in one of them"
-		if !errors.As(err, &problems) || err.Error() != want {
+		var claimed *manifest.ClaimedError
+		want := "resource same (test.yaml:3) is managed by manifest default: declare it in one of the two, or move it here with moved: {from: [default]}"
+		if !errors.As(err, &claimed) || err.Error() != want {
 			t.Errorf("%v", err)
 		}
 		var many strings.Builder
@@ -155,11 +155,9 @@ func TestAdopt(t *testing.T) {
 		apply(t, lim, taken)
 		taken.Name = "d"
 		_, err = manifest.Make(ctx, lim, taken, manifest.PlanOptions{})
-		if text := fmt.Sprint(err); len(text) > 1000 || !strings.HasPrefix(text, "300 problems: resource r000 ") || !strings.HasSuffix(text, "; and 295 more") {
+		if text := fmt.Sprint(err); len(text) > 1000 || !errors.As(err, &claimed) || len(claimed.Claims) != 300 ||
+			!strings.HasPrefix(text, "300 records that manifest d declares are managed by others, such as resource r000 (test.yaml:4) by manifest c: ") {
 			t.Errorf("%.2000s", text)
-		}
-		if !errors.As(err, &problems) || len(problems) != 300 {
-			t.Errorf("%d problems", len(problems))
 		}
 		lim = lim.In("default")
 		// An edit by hand keeps the mark of the manifest.

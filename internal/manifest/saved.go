@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
@@ -41,13 +42,21 @@ func Save(plans []*Plan) ([]byte, error) {
 // Text returns the manifest of the plan, as [Manifest.Source] does.
 func (p *Plan) Text() string { return string(p.manifest.Source()) }
 
-// Of sets the manifest of a plan that was read from JSON, from a program that read the manifest under the given name.
-func (p *Plan) Of(m *Manifest, name string) *Plan {
+// Of sets the manifest of a plan that was read from JSON, from a program that read the manifest under the given name,
+// and no other. It fails if the plan would delete what is to move to another manifest.
+func (p *Plan) Of(m *Manifest, name string) (*Plan, error) {
 	p.manifest = m
+	for i := range p.Changes {
+		c := &p.Changes[i]
+		if to := m.moving[Key(admin.RecordID{Scope: c.Scope, Own: c.Own})]; to != "" && c.Action == Delete {
+			return nil, ProblemsError{fmt.Sprintf("%s moves from manifest %s to manifest %s: apply %s first, by itself",
+				c.Target, strictyaml.Quote(m.Name), strictyaml.Quote(to), strictyaml.Quote(to))}
+		}
+	}
 	if len(p.Warnings) > 0 {
 		p.Warnings = strings.Split(m.Located(strings.Join(p.Warnings, "\n"), name), "\n")
 	}
-	return p
+	return p, nil
 }
 
 // state returns a hash of everything the plan changes and of what it found.
@@ -75,28 +84,34 @@ func Load(text []byte, name string, plan func(*Manifest) (*Plan, error)) ([]*Pla
 	if err := json.Unmarshal(text, &s); err != nil || s.Format != SavedFormat {
 		return nil, fmt.Errorf("%s is not a saved plan: make one with plan --out, or apply a manifest with -f", name)
 	}
-	var plans []*Plan
-	for _, saved := range s.Plans {
-		ms, err := Decode([]strictyaml.Source{{Name: name, Text: []byte(saved.Text)}}, strictyaml.Options{})
+	ms := make([]*Manifest, len(s.Plans))
+	for i, saved := range s.Plans {
+		read, err := Decode([]strictyaml.Source{{Name: name, Text: []byte(saved.Text)}}, strictyaml.Options{})
+		if err == nil && len(read) != 1 {
+			err = fmt.Errorf("a plan of %d manifests", len(read))
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s is not a saved plan: %w", name, err)
 		}
-		for _, m := range ms {
-			p, err := plan(m)
-			if err != nil {
-				return nil, err
-			}
-			if p.State != saved.State {
-				return nil, fmt.Errorf("plan %s: %s: plan again: %w", name, p.moved(saved.Plan), weir.ErrConflict)
-			}
-			plans = append(plans, p)
+		ms[i] = read[0]
+	}
+	link(ms)
+	plans := make([]*Plan, len(ms))
+	for i, m := range ms {
+		p, err := plan(m)
+		if err != nil {
+			return nil, err
 		}
+		if old := &s.Plans[i]; p.State != old.State {
+			return nil, fmt.Errorf("plan %s: %s: plan again: %w", name, p.changed(old.Plan), weir.ErrConflict)
+		}
+		plans[i] = p
 	}
 	return plans, nil
 }
 
-// moved describes how a plan differs from the saved one.
-func (p *Plan) moved(old *Plan) string {
+// changed describes how a plan differs from the saved one.
+func (p *Plan) changed(old *Plan) string {
 	const text = "the live records have changed since it was made"
 	if old == nil {
 		return text

@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
@@ -54,34 +53,9 @@ func stagesOf(changes []Change, w live.Scopes) (all []stage) {
 // were, and new ones are in shadow. Removed limits stay until the end.
 func (s *stage) at(percent int, name string) admin.Declared {
 	to := *s.change.after.Limits
-	to.Limits = staged(s.Was, to.Limits, weir.Enforce(percent))
+	to.Limits = delta.Staged(s.Was, to.Limits, weir.Enforce(percent))
 	rest := cmp.Or(s.Before.Limits, &admin.ScopedLimits{}) // cannot be applied in part
 	to.OnUnavailable, to.NearLimit, to.Entities = rest.OnUnavailable, rest.NearLimit, rest.Entities
 	to.Group, to.Bounded = rest.Group, rest.Bounded
 	return marked(admin.Declared{Limits: &to}, name)
-}
-
-func staged(was, to []weir.Limit, percent weir.Enforce) []weir.Limit {
-	var out []weir.Limit
-	for _, l := range to {
-		i, known := slices.BinarySearchFunc(was, l, delta.ByName)
-		switch {
-		case known && !delta.OfLimit(was[i], l).Tightening(): // at the end
-			l = was[i]
-		case l.Enforce != weir.EnforceOn: // rolled out by hand
-		case !known || was[i].Enforce == weir.EnforceShadow: // it refused no entity
-			l.Enforce = percent
-		case was[i].Enforce == weir.EnforceOn:
-			l.Enforce, l.Former = percent, was[i].Rate()
-		default: // already partial, cannot be made partial again: at the end
-			l = was[i]
-		}
-		out = append(out, l)
-	}
-	for _, l := range was {
-		if _, stays := slices.BinarySearchFunc(to, l, delta.ByName); !stays {
-			out = append(out, l)
-		}
-	}
-	return delta.Sorted(out)
 }

@@ -62,7 +62,8 @@ func lone(m *Manifest, lv *reading) (all []string) {
 		}
 	}
 	for id, r := range lv.Known() {
-		if by := r.Managed(); m.Records[Key(id)] == nil && (by == nil || by.Manifest != m.Name) { // it stays
+		by := r.Managed()
+		if m.Records[Key(id)] == nil && (by == nil || by.Manifest != m.Name || m.leaves(Key(id))) { // it stays
 			note(Key(id), &r)
 		}
 	}

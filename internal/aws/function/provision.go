@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/weirlimits/weir"
@@ -120,6 +121,9 @@ func (p *Provisioner) request(ctx context.Context, event []byte) (Answer, error)
 		); err != nil {
 			return a, err
 		}
+		if len(ms) != 1 {
+			return a, fmt.Errorf("the manifest has %d namespaces: give one at a time", len(ms))
+		}
 	}
 	ctx = admin.WithPrincipal(ctx, "lambda:"+cmp.Or(r.By, "unknown"))
 	return a, p.with(ctx, func(lim *weir.Limiter) error { return r.run(ctx, lim, ms, &a) })
@@ -201,6 +205,7 @@ func (p Problem) String() string {
 func problems(err error, res *manifest.Result) (all []Problem) {
 	var mistakes strictyaml.Errors
 	var wrong manifest.ProblemsError
+	var claimed *manifest.ClaimedError
 	var failed *manifest.FailedError
 	switch {
 	case errors.As(err, &mistakes):
@@ -210,6 +215,12 @@ func problems(err error, res *manifest.Result) (all []Problem) {
 	case errors.As(err, &wrong):
 		for _, text := range wrong {
 			all = append(all, Problem{Message: text})
+		}
+	case errors.As(err, &claimed):
+		for _, c := range claimed.Claims {
+			all = append(all, Problem{
+				Message: c.Target + " is managed by manifest " + strconv.Quote(c.By), Path: c.Declared,
+			})
 		}
 	case errors.As(err, &failed) && res != nil:
 		for _, f := range res.Failed {

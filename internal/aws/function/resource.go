@@ -251,7 +251,7 @@ func unadopted(plan *manifest.Plan) error {
 // mayOwn refuses a manifest that another resource applies, or that was applied before and still has records.
 func (ev *resourceEvent) mayOwn(plan *manifest.Plan, fresh bool) error {
 	if plan.Last.Revision == 0 || plan.Last.By == ev.owner() ||
-		plan.Unchanged+plan.Count(manifest.Update)+plan.Count(manifest.Delete) == 0 {
+		plan.Unchanged+plan.Count(manifest.Update)+plan.Count(manifest.Delete)+plan.Count(manifest.Release) == 0 {
 		return nil
 	}
 	if strings.HasPrefix(plan.Last.By, ownerPrefix) || fresh {
@@ -287,8 +287,12 @@ func (p *Provisioner) remove(ctx context.Context, ev *resourceEvent) *response {
 		return ev.succeeded(ev.current(), nil)
 	}
 	m := &manifest.Manifest{Namespace: id.namespace, Name: id.manifest, Records: map[manifest.Key]*manifest.Record{}}
+	declared, err := manifestOf(ev.ResourceProperties)
+	if err == nil && declared.Name == m.Name && declared.Namespace == m.Namespace {
+		m.Keep = declared.Keep
+	}
 	var res manifest.Result
-	err := p.again(ctx, func(lim *weir.Limiter) error {
+	err = p.again(ctx, func(lim *weir.Limiter) error {
 		if rev, err := known(ctx, lim.In(m.Namespace), ev, m.Name); err != nil || rev.Revision > 0 {
 			return err
 		}

@@ -72,6 +72,29 @@ func TestLifecycle(t *testing.T) {
 	}
 }
 
+// A manifest that is renamed takes its records along, and one with removed: keep leaves them when its resource is
+// deleted.
+func TestRenameAndKeep(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	old := wants(t, b.send(b.event("Create", "1", properties(t, second))), "SUCCESS", "")
+	renamed := properties(t, strings.Replace(second, "\n", "\nmanifest: new\nmoved: {from: [default]}\nremoved: keep\n", 1))
+	ev := b.event("Update", "2", renamed)
+	ev.PhysicalResourceID = old
+	id := wants(t, b.send(ev), "SUCCESS", "")
+	ev = b.event("Delete", "3", properties(t, second))
+	ev.PhysicalResourceID = old
+	wants(t, b.send(ev), "SUCCESS", "")
+	ev = b.event("Delete", "4", renamed)
+	ev.PhysicalResourceID = id
+	wants(t, b.send(ev), "SUCCESS", "")
+	if got := b.live("tenant-alpha"); id != "weir/limits/tenant-alpha/new" || !strings.Contains(got, "rpm: {capacity: 200}") {
+		t.Errorf("%s: live\n%s", id, got)
+	}
+	several := map[string]any{"Manifest": map[string]any{"namespaces": []string{"a", "b"}}}
+	wants(t, b.send(b.event("Create", "5", several)), "FAILED", "Manifest has 2 namespaces: declare a resource for each")
+}
+
 // Deleting a resource that never existed succeeds, so that a stack whose Create failed can be rolled back.
 func TestDeleteOfNothing(t *testing.T) {
 	t.Parallel()

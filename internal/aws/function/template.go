@@ -33,18 +33,30 @@ Resources:
     Type: %s
     DeletionPolicy: Delete
     UpdateReplacePolicy: Delete
-    Properties:
+%s    Properties:
       ServiceToken:
         Fn::ImportValue:
           Fn::Sub: ${WeirStack}-LimitsProvisionerArn
       Manifest:
-`, LogicalID(m), ResourceType)
+`, LogicalID(m), ResourceType, after(m))
 		for line := range bytes.Lines(m.Text()) {
 			b.WriteString("        ")
 			b.Write(line)
 		}
 	}
 	return b.Bytes()
+}
+
+// after returns the line by which a resource waits for those to which its records move: it would delete them before.
+func after(m *manifest.Manifest) string {
+	var ids []string
+	for _, name := range m.MovesTo() {
+		ids = append(ids, LogicalID(&manifest.Manifest{Namespace: m.Namespace, Name: name}))
+	}
+	if ids == nil {
+		return ""
+	}
+	return "    DependsOn: [" + strings.Join(ids, ", ") + "]\n"
 }
 
 // The limits of CloudFormation on a template: of its bytes in a request and in S3, and of its resources.
@@ -91,6 +103,10 @@ func manifestOf(properties []byte) (*manifest.Manifest, error) {
 	ms, err := manifest.Decode([]strictyaml.Source{src}, strictyaml.Options{Texts: true})
 	if err != nil {
 		return nil, err
+	}
+	if len(ms) != 1 {
+		return nil, fmt.Errorf("properties of %s: Manifest has %d namespaces: declare a resource for each",
+			ResourceType, len(ms))
 	}
 	return ms[0], nil
 }

@@ -84,6 +84,28 @@ func TestLogicalID(t *testing.T) {
 	}
 }
 
+// What gives records away waits for what takes them, which would otherwise find them deleted.
+func TestTemplateOrder(t *testing.T) {
+	t.Parallel()
+	const text = "namespace: a\n---\nnamespace: a\nmanifest: b\nmoved: {from: [default]}\nresources: {r: {limits: {rpm: 1/min}}}\n"
+	ms, err := manifest.Decode([]strictyaml.Source{{Name: "x", Text: []byte(text)}}, strictyaml.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc struct {
+		Resources map[string]struct {
+			DependsOn []string `yaml:"DependsOn"`
+		} `yaml:"Resources"`
+	}
+	if err := yaml.Unmarshal(Template(ms), &doc); err != nil {
+		t.Fatal(err)
+	}
+	takes, gives := LogicalID(&manifest.Manifest{Namespace: "a", Name: "b"}), LogicalID(&manifest.Manifest{Namespace: "a", Name: "default"})
+	if got := doc.Resources; len(got[takes].DependsOn) > 0 || len(got[gives].DependsOn) != 1 || got[gives].DependsOn[0] != takes {
+		t.Errorf("%+v", got)
+	}
+}
+
 // asText turns everything except mappings and lists into text.
 func asText(v any) any {
 	switch v := v.(type) {

@@ -21,13 +21,20 @@ type historyQuery struct {
 	api.Page
 }
 
-var revision = kit.Columns([]kit.Column[admin.Revision]{
+var revisions = []kit.Column[admin.Revision]{
 	{Name: "revision"},
 	{Name: "at"},
 	{Name: "by"},
 	{Name: "summary", Cut: true},
 	{Name: "hash", Of: func(r *admin.Revision) any { return shortHash(r.Hash) }},
-})
+}
+
+func list(r *kit.Run) *cobra.Command {
+	return kit.Lists(r, api.ListManifests, kit.Spec{
+		Use: "list", Short: "List the manifests of the namespace, with their last revision",
+		Example: "  weir limits list",
+	}, kit.Columns(append([]kit.Column[admin.Revision]{{Name: "manifest"}}, revisions...)))
+}
 
 func history(r *kit.Run) *cobra.Command {
 	return kit.Func(r, kit.Spec{
@@ -35,7 +42,8 @@ func history(r *kit.Run) *cobra.Command {
 		Example: "  weir limits history\n  weir limits history 3",
 	}, func(ctx context.Context, q *historyQuery) error {
 		if q.Revision == nil {
-			return kit.List(ctx, r, api.ListRevisions, &api.RevisionQuery{Name: q.Manifest, Page: q.Page}, revision)
+			return kit.List(ctx, r, api.ListRevisions, &api.RevisionQuery{Name: q.Manifest, Page: q.Page},
+				kit.Columns(revisions))
 		}
 		return r.Call(api.ShowRevision.Op, func(c api.Caller) error {
 			found, _, err := api.ShowRevision.Call(ctx, c, &api.RevisionKey{Name: q.Manifest, Revision: *q.Revision})

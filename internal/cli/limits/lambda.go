@@ -117,7 +117,7 @@ func (p *provisioner) ask(ctx context.Context, r function.Request) (a function.A
 			texts[0],
 		)
 	}
-	return a, errors.New(strings.Join(texts, "; "))
+	return a, manifest.ProblemsError(texts)
 }
 
 // plan has the function plan a manifest.
@@ -146,7 +146,10 @@ func (p *provisioner) plan(
 	if err := json.Unmarshal(a.Saved, &saved); err != nil || len(saved.Plans) != 1 || saved.Plans[0].Plan == nil {
 		return nil, errors.New("the answer of the function is not a plan of this weir")
 	}
-	made := saved.Plans[0].Plan.Of(m, "manifest")
+	made, err := saved.Plans[0].Plan.Of(m, "manifest")
+	if err != nil {
+		return nil, err
+	}
 	made.State = saved.Plans[0].State
 	return made, nil
 }

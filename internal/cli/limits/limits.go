@@ -39,7 +39,7 @@ func LimitsCmd(a *kit.Run) *cobra.Command {
 A manifest manages what it declares: if you remove a record from it, the next apply deletes
 the record. Records that were never in the manifest are left alone. The manifest names its
 namespace.`,
-	}, validate(a), plan(a), apply(a), diff(a), export(a), schema(a), cfnTemplate(a), history(a), rollback(a))
+	}, validate(a), plan(a), apply(a), diff(a), export(a), schema(a), cfnTemplate(a), list(a), history(a), rollback(a))
 }
 
 // SourceFlags select the manifests that a command works on.

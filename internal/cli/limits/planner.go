@@ -2,6 +2,7 @@ package limits
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/weirlimits/weir"
@@ -31,7 +32,23 @@ func (f *lambdaFlags) with(ctx context.Context, r *kit.Run, how stores.Access, d
 	case r.Server != "":
 		return r.Call(api.PlanManifests.Op, func(c api.Caller) error { return do(onServer{c}) })
 	}
-	return r.With(how, func(lim *weir.Limiter) error { return do(onStore{lim}) })
+	return r.With(how, func(lim *weir.Limiter) error { return claimed(r, do(onStore{lim})) })
+}
+
+var claims = kit.Columns([]kit.Column[manifest.Claim]{
+	{Name: "record", Of: func(c *manifest.Claim) any { return c.Target }},
+	{Name: "declared at"},
+	{Name: "managed by"},
+})
+
+// claimed prints the records that other manifests manage, if that is the error.
+func claimed(r *kit.Run, err error) error {
+	bad, ok := errors.AsType[*manifest.ClaimedError](err)
+	if !ok {
+		return err
+	}
+	conflicts := map[string][]manifest.Claim{"conflicts": bad.Claims}
+	return errors.Join(err, r.Print(conflicts, func() { claims(r, bad.Claims, true) }))
 }
 
 // needStore returns an error for a flag that works only on a store.
@@ -109,7 +126,7 @@ func (s onServer) plan(ctx context.Context, m *manifest.Manifest, opts manifest.
 	case len(got.Plans) != 1 || got.Plans[0] == nil:
 		return nil, fmt.Errorf("the server made %d plans of 1 manifest", len(got.Plans))
 	}
-	return got.Plans[0].Of(m, "body"), nil
+	return got.Plans[0].Of(m, "body")
 }
 
 // located is an error with places in the user's own files.

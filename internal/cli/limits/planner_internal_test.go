@@ -45,7 +45,10 @@ func TestOnServer(t *testing.T) {
 	if _, err = by.diff(t.Context(), ms[0], false); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
-	p := (&manifest.Plan{Manifest: "m", State: "s"}).Of(ms[0], "body")
+	p, err := (&manifest.Plan{Manifest: "m", State: "s"}).Of(ms[0], "body")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		opts manifest.ApplyOptions
 		want any

@@ -15,6 +15,7 @@ import (
 
 var signs = map[manifest.Action]string{
 	manifest.Create: "+", manifest.Update: "~", manifest.Delete: "-", manifest.Adopt: ">",
+	manifest.Move: ">", manifest.Release: "<",
 }
 
 // line prints a line, without control characters.
@@ -82,11 +83,18 @@ func headOf(target string, own bool, on admin.Scope) string {
 
 func printChange(a *kit.Run, c *manifest.Change) {
 	head := fmt.Sprintf("%s %s %s", signs[c.Action], c.Action, headOf(c.Target, c.Own, c.Scope))
+	if c.Action == manifest.Move {
+		head += " from manifest " + c.Manager
+	}
 	switch {
+	case c.Action == manifest.Release:
+		head += ": stays as it is, managed by no manifest"
 	case c.Moves == delta.Both:
 		head += ": loosens in one way, tightens in another"
 	case c.Moves != delta.Same:
 		head += ": " + string(c.Moves)
+	case c.Action == manifest.Move && len(c.Fields) == 0:
+		head += ": values stay the same"
 	case c.Action == manifest.Adopt && len(c.Fields) == 0:
 		head += ": values stay the same, managed from now on"
 	}
@@ -112,9 +120,10 @@ func printChange(a *kit.Run, c *manifest.Change) {
 	for _, f := range c.Applies {
 		line(a, "    %s", fieldText(f, true))
 	}
+	changes := c.Action != manifest.Create && c.Action != manifest.Delete
 	for _, f := range c.Fields {
 		if f.Limit == "" || len(c.Applies) == 0 {
-			line(a, "    %s", fieldText(f, c.Action == manifest.Update || c.Action == manifest.Adopt))
+			line(a, "    %s", fieldText(f, changes))
 		}
 	}
 	if c.Touches != nil {
@@ -148,7 +157,7 @@ func colored(a *kit.Run, action manifest.Action, text string) string {
 		return a.Out.Good(text)
 	case manifest.Delete:
 		return a.Out.Bad(text)
-	case manifest.Update, manifest.Adopt:
+	case manifest.Update, manifest.Adopt, manifest.Move, manifest.Release:
 	}
 	return a.Out.Bold(text)
 }
@@ -200,7 +209,15 @@ func printPlanTotals(a *kit.Run, p *manifest.Plan) {
 		line(a, "Plan: %s.", counted(
 			count{p.Count(manifest.Create), "to create"}, count{p.Count(manifest.Update), "to update"},
 			count{p.Count(manifest.Delete), "to delete"},
-			count{p.Count(manifest.Adopt), "to adopt (live, but not managed by any manifest yet)"}))
+			count{p.Count(manifest.Adopt), "to adopt (live, but not managed by any manifest yet)"},
+			count{p.Count(manifest.Move), "to move here"}, count{p.Count(manifest.Release), "to release"}))
+		for _, g := range p.Givers {
+			left := "it then manages nothing"
+			if g.Left > 0 {
+				left = "it keeps " + kit.Plural(g.Left, "record")
+			}
+			line(a, "Of manifest %s, %s to move here; %s.", g.Manifest, kit.Plural(g.Moved, "record"), left)
+		}
 		if p.Unchanged > 0 {
 			line(a, "Already as declared: %d.", p.Unchanged)
 		}
@@ -221,7 +238,8 @@ func printResult(a *kit.Run, r *manifest.Result) {
 	}
 	line(a, "Applied to %s: %s; %d unchanged.%s", r.Namespace, counted(
 		count{r.Created, "created"}, count{r.Updated, "updated"}, count{r.Deleted, "deleted"},
-		count{r.Adopted, "adopted"}, count{r.Kept, "kept because of --no-delete"}, count{len(r.Failed), "failed"},
+		count{r.Adopted, "adopted"}, count{r.Moved, "moved here"}, count{r.Released, "released"},
+		count{r.Kept, "kept because of --no-delete"}, count{len(r.Failed), "failed"},
 	), r.Unchanged, revision)
 	for _, f := range r.Failed {
 		a.Out.Println(a.Out.Bad(term.Clean(fmt.Sprintf("  failed to %s %s: %s", f.Action, f.Target, f.Error))))

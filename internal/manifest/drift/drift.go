@@ -36,7 +36,7 @@ func of(p *manifest.Plan, c *manifest.Change, last *admin.AuditEvent) (Why, *adm
 	switch {
 	case c.Action == manifest.Adopt:
 		return Unmanaged, last
-	case c.Action == manifest.Delete:
+	case c.Action == manifest.Delete, c.Action == manifest.Release:
 		return Undeclared, nil
 	case c.Outside:
 		return Edited, last

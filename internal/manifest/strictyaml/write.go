@@ -55,6 +55,15 @@ func (w *Writer) Line(depth int, key, value string) {
 // Text writes a key and a text.
 func (w *Writer) Text(depth int, key, text string) { w.Line(depth, key, scalarText(text)) }
 
+// TextList formats a list of texts on one line.
+func TextList(texts []string) string {
+	all := make([]string, len(texts))
+	for i, text := range texts {
+		all[i] = scalarText(Escape(text))
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}
+
 // PeriodText formats a duration in one unit: 1h, 90s.
 func PeriodText(d time.Duration) string {
 	for _, u := range []struct {

@@ -97,11 +97,13 @@ func (s *manifests) decodeManifests(r *http.Request, src strictyaml.Source) ([]*
 func manifestError(err error) error {
 	var bad strictyaml.Errors
 	var problems manifest.ProblemsError
+	var claimed *manifest.ClaimedError
 	var failed *manifest.FailedError
 	switch {
 	case errors.As(err, &bad):
 		return &httpError{kind: kindInvalid, detail: bad.Error(), field: "body", errors: bad}
-	case errors.As(err, &problems), errors.As(err, &failed) && errors.Is(err, weir.ErrConflict):
+	case errors.As(err, &problems), errors.As(err, &claimed),
+		errors.As(err, &failed) && errors.Is(err, weir.ErrConflict):
 		return &httpError{kind: kindConflict, detail: err.Error()}
 	}
 	return err

@@ -1,0 +1,160 @@
+package manifest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/manifest/live"
+	"github.com/weirlimits/weir/internal/manifest/strictyaml"
+)
+
+// Claim is a declared record that another manifest manages.
+type Claim struct {
+	Target   string `json:"target"`      // as in [Change]
+	Declared string `json:"declared_at"` // file and line
+	By       string `json:"managed_by"`
+}
+
+// ClaimedError reports that a manifest declares records that others manage.
+type ClaimedError struct {
+	Manifest string
+	Claims   []Claim
+}
+
+// Error names the first of the records, and what to do.
+func (e *ClaimedError) Error() string {
+	first, others := e.Claims[0], make(map[string]bool)
+	for _, c := range e.Claims {
+		others[c.By] = true
+	}
+	where := fmt.Sprintf("%s (%s)", first.Target, first.Declared)
+	from := strictyaml.TextList(slices.Sorted(maps.Keys(others)))
+	if len(e.Claims) == 1 {
+		return fmt.Sprintf("%s is managed by manifest %s: declare it in one of the two, or move it here with "+
+			"moved: {from: %s}", where, strictyaml.Quote(first.By), from)
+	}
+	return fmt.Sprintf("%d records that manifest %s declares are managed by others, such as %s by manifest %s: "+
+		"declare each in one of them, or move them here with moved: {from: %s}", len(e.Claims),
+		strictyaml.Quote(e.Manifest), where, strictyaml.Quote(first.By), from)
+}
+
+// Is reports whether target is [weir.ErrConflict].
+func (e *ClaimedError) Is(target error) bool { return target == weir.ErrConflict }
+
+// Giver is a manifest from which records move.
+type Giver struct {
+	Manifest string `json:"manifest"`
+	Moved    int    `json:"moved"`
+	Left     int    `json:"left"` // that it still manages, and the plan's manifest does not declare
+}
+
+// ownership reads which manifests the document's one takes records from, and whether it keeps what it no longer
+// declares.
+func (d *decoder) ownership(members map[string]*yaml.Node, name string) (from []string, keep bool) {
+	if n := members["moved"]; n != nil {
+		given := 0
+		read := d.Fields(n, "moved", []string{"from"}, func(_ string, v *yaml.Node) {
+			if !d.List(v, "moved.from", func(path string, v *yaml.Node) {
+				given++
+				switch other, ok := d.name(v, path, ""); {
+				case ok && other == name:
+					d.Bad(v, path, "name the manifest that manages the records now", "is this manifest itself")
+				case ok:
+					from = append(from, other)
+				}
+			}) {
+				given++ // it was reported
+			}
+		})
+		if read && given == 0 {
+			d.Bad(n, "moved", "write from: [NAME], with the manifests that manage the records now", "names no manifest")
+		}
+	}
+	if n := members["removed"]; n != nil {
+		text, ok := d.Text(n, "removed")
+		keep = ok && oneOf("keep")(d, n, "removed", text)
+	}
+	return from, keep
+}
+
+// link finds which records of manifests move to others among them.
+func link(all []*Manifest) {
+	for _, to := range all {
+		for _, from := range all {
+			if from.Namespace != to.Namespace || !slices.Contains(to.Moved, from.Name) {
+				continue
+			}
+			for k := range to.Records {
+				if from.moving == nil {
+					from.moving = make(map[Key]string)
+				}
+				from.moving[k] = to.Name
+			}
+		}
+	}
+}
+
+// MovesTo returns the manifests to which records move from this one, of those that were decoded with it.
+func (m *Manifest) MovesTo() []string {
+	return slices.Compact(slices.Sorted(maps.Values(m.moving)))
+}
+
+// leaves reports whether a record stays live although the manifest does not declare it any more.
+func (m *Manifest) leaves(k Key) bool { return m.Keep || m.moving[k] != "" }
+
+// stays reports whether a live record stays that the manifest does not declare.
+func (p *Plan) stays(k Key, by *admin.Managed) bool {
+	return by == nil || by.Manifest != p.Manifest || p.manifest.leaves(k)
+}
+
+// release returns the record without the mark of a manifest.
+func release(d admin.Declared) *admin.Declared {
+	if d.Entity != nil {
+		e := *d.Entity
+		e.Managed = nil
+		return &admin.Declared{Entity: &e}
+	}
+	l := *d.Limits
+	l.Managed = nil
+	return &admin.Declared{Limits: &l}
+}
+
+// givers counts what moves from other manifests, and finds those from which nothing may move now.
+func (p *Plan) givers(ctx context.Context, lim *weir.Limiter, lv *reading) (problems []string, err error) {
+	moved := make(map[string]int)
+	for i := range p.Changes {
+		if c := &p.Changes[i]; c.Action == Move {
+			moved[c.Manager]++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(moved)) {
+		state, err := admin.New(lim).Manifests.State(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if left, err := ongoing(state.Rollout, name, ""); err != nil {
+			return nil, err
+		} else if left != nil {
+			problems = append(problems, fmt.Sprintf("a rollout of manifest %s is unfinished, at %d%%: let it end "+
+				"before records move from it", strictyaml.Quote(name), left.Percent))
+		}
+		if state.Managed == nil {
+			lv.All(ctx)
+		}
+		lv.Load(ctx, live.With(state.Managed)...)
+		g := Giver{Manifest: name, Moved: moved[name]}
+		for _, k := range lv.managedBy(name) {
+			if p.manifest.Records[k] == nil {
+				g.Left++
+			}
+		}
+		p.Givers = append(p.Givers, g)
+	}
+	return problems, lv.Err()
+}
