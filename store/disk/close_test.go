@@ -258,6 +258,31 @@ func TestClockBackGoesOn(t *testing.T) {
 	})
 }
 
+// TestClockForward checks that a clock set forward between two runs refills limits by as much, and only once: set back
+// again, it admits nothing more.
+func TestClockForward(t *testing.T) {
+	t.Parallel()
+	r := setup(t, disk.Ahead)
+	l := perSecond("rps", 1)
+	l.Burst = 5000 * 1000
+	s := r.open()
+	r.allow(s, debit(alice, l, 5000))
+	r.close(s)
+	r.clock.Advance(time.Hour)
+	s = r.open()
+	r.wantLeft(s, alice, l, 3600)
+	r.allow(s, debit(alice, l, 3600))
+	r.close(s)
+	r.clock.Advance(-time.Hour)
+	s = r.open()
+	r.wantLeft(s, alice, l, 0)
+	r.close(s)
+	r.clock.Advance(time.Hour)
+	s = r.open()
+	r.wantLeft(s, alice, l, 0)
+	r.close(s)
+}
+
 // TestOff checks that, until the store is closed, mode off writes only that the store is in use.
 func TestOff(t *testing.T) {
 	t.Parallel()

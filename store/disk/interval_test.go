@@ -51,6 +51,29 @@ func TestInterval(t *testing.T) {
 	})
 }
 
+// TestIntervalCrash checks that after a crash, what was admitted since the last write is admitted again, and no more.
+func TestIntervalCrash(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, disk.Interval)
+		r.cfg.Interval = 2 * time.Second
+		l := still("rpm", 100)
+		s := r.open()
+		r.allow(s, debit(alice, l, 5))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		r.allow(s, debit(alice, l, 3))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		r.wantLeft(s, alice, l, 92)
+		c := r.crashed()
+		cs := c.open()
+		c.wantLeft(cs, alice, l, 95)
+		c.close(cs)
+		r.close(s)
+	})
+}
+
 // TestIntervalFails checks that takes continue while writes fail, that the lag shows it, and that the changes are written
 // once they can be.
 func TestIntervalFails(t *testing.T) {

@@ -1,6 +1,6 @@
 // Package dynamodb keeps buckets and the catalog in one DynamoDB table, for any number of processes. A debit is one
-// conditional UpdateItem. Its response, admitted or refused, carries the whole bucket, so nothing is read before it is
-// written.
+// conditional UpdateItem. Its response, admitted or refused, carries the whole item, so an item is not read before it
+// is written. A take of several buckets is a write for each of them, not one step.
 //
 // The layout of the table is described in docs/format/dynamodb.md.
 package dynamodb
