@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	mostWords        = 32600 // of all pages
+	mostWords        = 30000 // of all pages
 	mostWordsReadme  = 700
 	mostWordsMean    = 16 // of a sentence
 	fewestPagesFound = 50
