@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,13 +21,19 @@ import (
 	"github.com/weirlimits/weir/internal/testkit/porttest"
 )
 
-// With a key and TLS, the proxy may listen for other machines, and serves who has the key.
+// With a key and TLS, the proxy may listen for other machines, and serves who has the key. When it is interrupted, it
+// finishes what is in progress.
 //
 //nolint:paralleltest // it sets the environment, from which AWS's SDK configures itself
 func TestGovernorProxyTLS(t *testing.T) {
+	arrived, answer := make(chan struct{}), make(chan struct{})
 	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.Contains(r.Header.Get("Authorization"), "Credential=own/") {
 			t.Errorf("signed %s", r.Header.Get("Authorization"))
+		}
+		if strings.HasSuffix(r.Header.Get("X-Amz-Target"), "DescribeLimits") {
+			arrived <- struct{}{}
+			<-answer
 		}
 		_, _ = io.WriteString(w, `{"TableNames":["orders"]}`)
 	}))
@@ -69,17 +76,36 @@ func TestGovernorProxyTLS(t *testing.T) {
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
-	for secret, want := range map[string]string{"the-secret-of-the-job": "", "another": "InvalidSignatureException"} {
-		c := dynamodb.New(dynamodb.Options{
+	client := func(secret string) *dynamodb.Client {
+		return dynamodb.New(dynamodb.Options{
 			BaseEndpoint: aws.String("https://127.0.0.1:" + port), Region: "eu-west-1", Retryer: aws.NopRetryer{},
 			Credentials: credentials.NewStaticCredentialsProvider("job", secret, ""), HTTPClient: &http.Client{Transport: transport},
 		})
-		got, err := c.ListTables(t.Context(), &dynamodb.ListTablesInput{})
+	}
+	for secret, want := range map[string]string{"the-secret-of-the-job": "", "another": "InvalidSignatureException"} {
+		got, err := client(secret).ListTables(t.Context(), &dynamodb.ListTablesInput{})
 		if want == "" && (err != nil || len(got.TableNames) != 1) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v", secret, err)
 		}
 	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := client("the-secret-of-the-job").DescribeLimits(t.Context(), &dynamodb.DescribeLimitsInput{})
+		done <- err
+	}()
+	<-arrived
 	stop()
+	for { // until it accepts no connections
+		c, err := net.Dial("tcp", "127.0.0.1:"+port)
+		if err != nil {
+			break
+		}
+		_ = c.Close()
+	}
+	close(answer)
+	if err := <-done; err != nil {
+		t.Errorf("the request in progress: %v", err)
+	}
 	if code := <-ended; code != 0 {
 		t.Errorf("exit code %d", code)
 	}

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/internal/testkit/mototest"
@@ -173,5 +175,62 @@ func TestGovernorProxyBoto3(t *testing.T) {
 		if want := run(tt.program, engine, direct); got != want {
 			t.Errorf("%s prints\n%s through the proxy, and without\n%s", tt.program, got, want)
 		}
+	}
+}
+
+// Proxies of a fleet keep within one budget together.
+func TestGovernorProxyFleet(t *testing.T) {
+	t.Parallel()
+	engine := dynamotest.Engine(t)
+	table := proxyTable(t, engine)
+	env := awsEnv(t.TempDir(), "own", "own-secret", "WEIR_STORE=dynamodb://"+dynamotest.Table(t)+"?endpoint="+engine)
+	weir := func(args ...string) string {
+		cmd := exec.CommandContext(t.Context(), "weir", args...)
+		cmd.Env = env
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	weir("doctor", "--create-table")
+	const each, rate = 60, 40.0
+	var proxies [2]string
+	for i := range proxies {
+		proxies[i] = startProxy(t, env, "--endpoint", engine, "--fleet", "nightly", "--budget", "unlimited:40", "--max-wait", "2m")
+	}
+	began := time.Now()
+	var group errgroup.Group
+	for _, url := range proxies {
+		c := dynamotest.Client(t, url)
+		group.Go(func() error {
+			for i := range each {
+				if _, err := c.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &table, Item: map[string]types.AttributeValue{
+					"pk": &types.AttributeValueMemberS{Value: url}, "sk": &types.AttributeValueMemberN{Value: strconv.Itoa(i)},
+				}}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(began).Seconds()
+	if most := rate*(took+0.05) + 2; 2*each > most {
+		t.Errorf("%d writes in %.1f s are more than %.1f", 2*each, took, most)
+	}
+	t.Logf("%d writes in %.1f s", 2*each, took)
+	var shown []struct {
+		Limit, Shared float64
+		Workers       []struct{ Worker string }
+	}
+	if err := json.Unmarshal([]byte(weir("governor", "watch", "nightly", "--once", "-o", "json")), &shown); err != nil {
+		t.Fatal(err)
+	}
+	if len(shown) != 1 || shown[0].Limit != rate || shown[0].Shared > rate || len(shown[0].Workers) != 2 ||
+		!strings.HasPrefix(shown[0].Workers[0].Worker, "proxy-") {
+		t.Errorf("the fleet is %+v", shown)
 	}
 }
