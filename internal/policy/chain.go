@@ -12,11 +12,22 @@ import (
 // chain is what is known of the entities that a request charges.
 type chain struct {
 	members []member
-	plans   []string // of the members
-	above   []string // entities that are not charged, but were read to find a plan
 	until   time.Time
+	others
+}
 
+// others is what a request depends on besides the entities of its chain. Most have none.
+type others struct {
+	plans      []string // of the members
+	above      []string // entities that are not charged, but were read to find a plan
 	aggregates []string // what the resource is charged to besides itself
+}
+
+func (p *Policy) others() others {
+	if p.beside == nil {
+		return others{}
+	}
+	return *p.beside
 }
 
 // member is an entity of a chain.

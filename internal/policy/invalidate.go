@@ -118,21 +118,22 @@ func (p *Policy) Forget() {
 
 // keys names the records that the policy was made from.
 func (p *Policy) keys() (keys []store.Key) {
+	others := p.others()
 	for _, id := range p.Chain {
 		keys = append(keys, recordsOf(p.NamespaceID, id, p.Resource)...)
 	}
-	for _, plan := range p.plans {
+	for _, plan := range others.plans {
 		keys = append(keys, planRecordsOf(p.NamespaceID, plan, p.Resource)...)
 	}
-	for _, id := range p.above {
+	for _, id := range others.above {
 		keys = append(keys, record.EntityKey(p.NamespaceID, id))
 	}
-	for _, a := range p.aggregates {
+	for _, a := range others.aggregates {
 		keys = append(keys, record.Scope{Resource: a}.Key(p.NamespaceID))
 		for _, id := range p.Chain {
 			keys = append(keys, record.Scope{Entity: id, Resource: a}.Key(p.NamespaceID))
 		}
-		for _, plan := range p.plans {
+		for _, plan := range others.plans {
 			keys = append(keys, record.Scope{Plan: plan, Resource: a}.Key(p.NamespaceID))
 		}
 	}

@@ -166,12 +166,12 @@ func (c change) concerns(p *Policy) bool {
 	switch {
 	case c.all:
 		return true
-	case c.resource != "" && c.resource != p.Resource && !slices.Contains(p.aggregates, c.resource):
+	case c.resource != "" && c.resource != p.Resource && !slices.Contains(p.others().aggregates, c.resource):
 		return false
 	case c.entity != "":
-		return slices.Contains(p.Chain, c.entity) || slices.Contains(p.above, c.entity)
+		return slices.Contains(p.Chain, c.entity) || slices.Contains(p.others().above, c.entity)
 	}
-	return c.plan == "" || slices.Contains(p.plans, c.plan)
+	return c.plan == "" || slices.Contains(p.others().plans, c.plan)
 }
 
 // read remembers the settings of the system's record as read at a generation, unless they may have changed since.

@@ -18,14 +18,13 @@ import (
 type Policy struct {
 	NamespaceID, Entity, Resource string
 
-	Chain             []string     // the entity and its parents as far as they are charged
-	Targets           []Target     // the members of the chain that have limits
-	OverrideBucket    store.Bucket // in a policy for requests with overriding limits: the entity's bucket
-	OnUnavailable     Mode         // unless the request sets it
-	UsesBroaderLimits bool         // it uses more general limits, because an entity's own are not known
-	Thresholds        []int        // of near-limit events, from the system's record; nil for the default
-	Shadowed          bool         // some limit is in shadow
-	Share             Share        // the share that the limits are scaled by
+	Chain             []string // the entity and its parents as far as they are charged
+	Targets           []Target // the members of the chain that have limits
+	OnUnavailable     Mode     // unless the request sets it
+	UsesBroaderLimits bool     // it uses more general limits, because an entity's own are not known
+	Thresholds        []int    // of near-limit events, from the system's record; nil for the default
+	Shadowed          bool     // some limit is in shadow
+	Share             Share    // the share that the limits are scaled by
 	Requests          []store.Debit
 	Single            *store.Charge // what Requests charge, if it is one limit of one bucket
 	Refused           atomic.Int64  // refusals of Requests that the meter has not collected yet
@@ -41,9 +40,7 @@ type freshness struct {
 	phases     bool          // the namespace has had limits that begin or end
 	generation atomic.Uint64 // of the namespace, up to which the policy is known to be valid
 	forgotten  sync.Once     // for the cached records that it was made from
-	plans      []string      // of the chain
-	above      []string      // entities that were read to find them, beside the chain
-	aggregates []string      // what the resource is charged to besides itself
+	beside     *others       // nil: nothing
 }
 
 // Target is one bucket of a policy, with the limits that apply to it.
@@ -142,7 +139,7 @@ func (p *Policy) Override(limits []record.Limit) (store.Debit, error) {
 		return store.Debit{}, record.Invalid("limits", "may hold at most %d overriding limits", store.MaxOverrides)
 	}
 	stored := make([]store.Limit, len(valid))
-	d := store.Debit{Bucket: p.OverrideBucket, Charges: make([]store.Charge, len(valid))}
+	d := store.Debit{Bucket: p.Bucket(), Charges: make([]store.Charge, len(valid))}
 	for i, lim := range valid {
 		if lim.Enforce != record.EnforceOn {
 			return store.Debit{}, record.Invalid("limit "+lim.Name+": enforce",

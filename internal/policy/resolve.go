@@ -163,7 +163,10 @@ func (r *Resolver) build(
 	if err != nil {
 		return nil, err
 	}
-	p.plans, p.above, p.aggregates = c.plans, c.above, c.aggregates
+	if len(c.plans)+len(c.above)+len(c.aggregates) > 0 {
+		found := c.others
+		p.beside = &found
+	}
 	system := c.members[0].rs[slotSystem]
 	if p.phases = system.phases; system.good() {
 		s.read(system.settings, p.generation.Load())
@@ -204,13 +207,13 @@ func (r *Resolver) add(p *Policy, m *member, brings bool) error {
 	p.Thresholds = m.rs[slotSystem].nearLimit
 	b := store.Bucket{Namespace: p.NamespaceID, Entity: m.id, Resource: p.Resource}
 	targets := len(p.Targets)
-	if brings {
-		p.OverrideBucket = b
-	} else if err := r.charge(p, b, m.candidates()); err != nil {
-		return err
+	if !brings {
+		if err := r.charge(p, b, m.candidates()); err != nil {
+			return err
+		}
 	}
 	for i, cs := range m.on {
-		b.Resource = p.aggregates[i]
+		b.Resource = p.others().aggregates[i]
 		if err := r.charge(p, b, cs); err != nil {
 			return err
 		}

@@ -36,6 +36,7 @@ type Resolver struct {
 	clock   coarse.Clock
 	records *cache.Cache[store.Key, *catalogRecord] // they are never changed
 	hits    coarse.Counter
+	none    atomic.Pointer[catalogRecord] // the last one read that stands for no record
 	scaled  scaledSets
 	audit   *auditlog.Log
 
@@ -165,7 +166,11 @@ func (r *Resolver) decoded(ctx context.Context, keys []store.Key) ([]*catalogRec
 		return nil, err
 	}
 	records := make([]*catalogRecord, len(keys))
-	none := &catalogRecord{epoch: got.Epoch}
+	none := r.none.Load()
+	if none == nil || none.epoch != got.Epoch {
+		none = &catalogRecord{epoch: got.Epoch}
+		r.none.Store(none)
+	}
 	var bad cache.Errors
 	for i, k := range keys {
 		if got.Records[i].Version == 0 {

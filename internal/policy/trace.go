@@ -71,7 +71,7 @@ func traced(r *Resolver, p *Policy, found *member, own bool) Member {
 		add(found.candidates())
 	}
 	for i, cs := range found.on {
-		on := Aggregate{Resource: p.aggregates[i]}
+		on := Aggregate{Resource: p.others().aggregates[i]}
 		for _, c := range cs {
 			if c.from != "" {
 				on.Scopes = append(on.Scopes, ScopeLimits{c.from, c.limits, c.enforce, c.onUnavailable})

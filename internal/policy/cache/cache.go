@@ -231,7 +231,8 @@ func (c *Cache[K, V]) put(k K, e entry[V]) {
 	c.entries[k] = e
 }
 
-// makeRoom removes entries of the group with most: any will do, because entries still in use are loaded again.
+// makeRoom removes entries of the group with most: any will do, because entries still in use are loaded again. They are
+// spread over the map: one whose parts are emptied and filled in turn grows.
 func (c *Cache[K, V]) makeRoom() {
 	most := ""
 	for g, n := range c.sizes {
@@ -240,12 +241,17 @@ func (c *Cache[K, V]) makeRoom() {
 		}
 	}
 	n := min(c.sizes[most], c.cfg.Max/16+1)
+	every, seen := c.sizes[most]/n, 0
 	for old := range c.entries {
-		if c.group(old) == most {
-			if c.remove(old); n == 1 {
-				return
-			}
+		if c.group(old) != most {
+			continue
+		}
+		if seen++; seen%every == 0 {
+			c.remove(old)
 			n--
+		}
+		if n == 0 {
+			return
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -282,6 +283,28 @@ func TestBounded(t *testing.T) {
 			t.Errorf("%d entries of %d: too many were dropped", n, limit)
 		}
 	}
+}
+
+// The map does not grow as entries come and go.
+func TestChurn(t *testing.T) { //nolint:paralleltest // it reads the size of the heap
+	const entries = 20_000
+	c, _ := open(t, config{TTL: time.Minute, Max: entries})
+	size := func(from, to int) uint64 {
+		for i := from; i < to; i++ {
+			note(c, fmt.Sprintf("%08d", i))
+		}
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := size(0, 0)
+	full := size(0, 2*entries) - before
+	later := size(2*entries, 30*entries) - before
+	if later > full+full/4 {
+		t.Errorf("%d bytes once full, %d after 28 times as many", full, later)
+	}
+	runtime.KeepAlive(c)
 }
 
 // A group that floods the cache displaces its own entries.
