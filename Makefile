@@ -224,6 +224,14 @@ bench: ## Benchmark weir, interleaved with its peers; ARGS='-row disk' selects r
 bench-dynamodb: $(ENGINE) ## Run only the DynamoDB rows of bench, on one engine
 	$(GO) -C bench run ./cmd/bench -row '^dynamodb:' $(ARGS)
 
+.PHONY: bench-check
+bench-check: ## Compare weir's processor time beside its peers', in a run of half a minute, with docs/benchmarks.md
+	$(GO) -C bench run ./cmd/bench -against ../docs/benchmarks.md -rounds 3 -for 100ms -row '^(memory: Allow|disk always|HTTP|gRPC)' $(ARGS)
+
+.PHONY: bench-growth
+bench-growth: $(ENGINE) ## Measure how cost grows, and update docs/growth.md and its pictures; needs npm, redis-server and 8 GB
+	$(GO) -C bench run ./cmd/growth $(ARGS)
+
 # Peers that are not Go packages of bench/: zae-limiter in its own Python environment, and Envoy's rate limit service.
 PEERS           := $(BIN)/peers/.done
 ENVOY_RATELIMIT := v1.4.1-0.20260122083618-3fb702589d36

@@ -33,6 +33,7 @@ type command struct {
 	alone    bool
 	part     string
 	strict   bool
+	against  string
 	cpu      string
 }
 
@@ -49,7 +50,8 @@ func parse(args []string, progress io.Writer) (*command, error) {
 	pattern := flags.String("row", "", "run only the rows that match this regular expression")
 	flags.BoolVar(&c.alone, "alone", false, "run weir without its peers")
 	flags.StringVar(&c.part, "part", "", "also write the table to this file, as a part of docs/benchmarks.md")
-	flags.BoolVar(&c.strict, "strict", false, "fail when a target is missed")
+	flags.BoolVar(&c.strict, "strict", false, "fail when a target is missed, or with -against a ratio is worse")
+	flags.StringVar(&c.against, "against", "", "compare with this page, such as docs/benchmarks.md, and print only that")
 	flags.StringVar(&c.cpu, "cpuprofile", "", "write a CPU profile of the whole run to this file")
 	err := flags.Parse(args)
 	if err != nil {
@@ -80,6 +82,9 @@ func run(args []string, out, progress io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	if c.against != "" {
+		return c.compare(out, results)
+	}
 	about := fmt.Sprintf("%s %s/%s, %d CPUs, %d rounds of %v, interleaved; medians",
 		runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.GOMAXPROCS(0), c.Rounds, c.Length)
 	fmt.Fprintf(out, "%s\n\n", about)
@@ -93,6 +98,23 @@ func run(args []string, out, progress io.Writer) (err error) {
 	}
 	if c.strict && missed > 0 {
 		return fmt.Errorf("%d targets missed", missed)
+	}
+	return nil
+}
+
+// compare compares the results with a page.
+func (c *command) compare(out io.Writer, results []result) error {
+	page, err := os.Open(c.against)
+	if err != nil {
+		return err
+	}
+	defer page.Close()
+	was, err := ratios(page)
+	if err != nil {
+		return err
+	}
+	if worse := compare(out, results, was); c.strict && worse > 0 {
+		return fmt.Errorf("%d ratios are worse", worse)
 	}
 	return nil
 }

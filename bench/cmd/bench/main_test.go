@@ -124,3 +124,40 @@ func TestPart(t *testing.T) {
 		}
 	}
 }
+
+// TestAgainst compares results with the page that is made of them, then with one that recorded half the ratio.
+func TestAgainst(t *testing.T) {
+	t.Parallel()
+	r := row{
+		name: "memory: a row", unit: nanoseconds,
+		contenders: []contender{{name: "weir"}, {name: "peer"}, {name: "new peer"}},
+	}
+	res := result{r, harness.Result{Row: r.measured()}}
+	for _, cpu := range []float64{300, 100, 100} {
+		res.Samples = append(res.Samples, []harness.Sample{{Figure: 1, CPU: cpu}})
+	}
+	var page bytes.Buffer
+	writePart(&page, "By a test.", []result{res})
+	text := strings.ReplaceAll(page.String(), "new peer", "former peer")
+	for _, tt := range []struct {
+		page  string
+		want  string
+		worse int
+	}{
+		{text, "memory: a row           peer  3.00 ×    3.00 ×", 0},
+		{strings.ReplaceAll(text, "3.00 ×", "1.50 ×"), "1.50 ×    3.00 ×  WORSE", 1},
+		{strings.ReplaceAll(text, "3.00 ×", "6.00 ×"), "6.00 ×    3.00 ×  better", 0},
+	} {
+		was, err := ratios(strings.NewReader(tt.page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if worse := compare(&out, []result{res}, was); worse != tt.worse {
+			t.Errorf("%d worse, want %d", worse, tt.worse)
+		}
+		if !strings.Contains(out.String(), tt.want) || strings.Contains(out.String(), "new peer") {
+			t.Errorf("%q is not in\n%s", tt.want, &out)
+		}
+	}
+}
