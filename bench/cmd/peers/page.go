@@ -41,6 +41,8 @@ It is steadier than the rate while the machine has other work, but it grows then
 most. *Calls/op* is the number of HTTP requests to the store per operation. ` +
 	`*Failed* is the share of operations that
 ended in an error.
+
+[How cost grows](growth.md) has weir's curves.
 `
 
 // parts are the parts of the page, in order, with an introduction to each.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/bench/internal/engine"
 	"github.com/weirlimits/weir/bench/internal/harness"
 )
 
@@ -166,7 +167,7 @@ func racers() []racer {
 	all := []racer{{"read, then write, unchecked", reader(false)}, {"read, then write", reader(true)}}
 	for _, c := range onRedis {
 		all = append(all, racer{c.name, func(e *harness.Env, tokens int) (askers []asker, err error) {
-			addr, err := startRedis(e)
+			addr, err := engine.Redis(e)
 			for range raceInstances {
 				var ask asker
 				if err == nil {
@@ -181,7 +182,7 @@ func racers() []racer {
 }
 
 func envoyRacers(e *harness.Env, tokens int) (askers []asker, err error) {
-	addr, err := startRedis(e)
+	addr, err := engine.Redis(e)
 	for range 2 {
 		var s *service
 		if err == nil {

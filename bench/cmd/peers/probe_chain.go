@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/bench/internal/engine"
 	"github.com/weirlimits/weir/bench/internal/harness"
 )
 
@@ -89,7 +90,7 @@ func both(s *service) asker {
 func startFamily(
 	e *harness.Env, own, parents int, start func(e *harness.Env, addr string, limits ...rules) (*service, error),
 ) (*service, error) {
-	addr, err := startRedis(e)
+	addr, err := engine.Redis(e)
 	if err != nil {
 		return nil, err
 	}

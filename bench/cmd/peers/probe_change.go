@@ -150,7 +150,7 @@ func loweredProbe() probe {
 			}, "", asks)), nil
 		}},
 		{"redis_rate", func(e *harness.Env) (finding, error) {
-			addr, err := startRedis(e)
+			addr, err := engine.Redis(e)
 			if err != nil {
 				return finding{}, err
 			}

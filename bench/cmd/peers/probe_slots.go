@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/bench/internal/engine"
 	"github.com/weirlimits/weir/bench/internal/harness"
 	"github.com/weirlimits/weir/store/redis"
 )
@@ -228,7 +229,7 @@ func slotsProbe() probe {
 	}
 	for kind, c := range onSlots {
 		p.subjects = append(p.subjects, subject{c.name, func(e *harness.Env) (finding, error) {
-			addr, err := startRedis(e)
+			addr, err := engine.Redis(e)
 			if err != nil {
 				return finding{}, err
 			}
@@ -269,7 +270,7 @@ func crashProbe() probe {
 	}
 	for kind, c := range onSlots {
 		p.subjects = append(p.subjects, subject{c.name, func(e *harness.Env) (finding, error) {
-			addr, err := startRedis(e)
+			addr, err := engine.Redis(e)
 			if err != nil {
 				return finding{}, err
 			}

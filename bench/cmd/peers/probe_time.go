@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/bench/internal/engine"
 	"github.com/weirlimits/weir/bench/internal/harness"
 	"github.com/weirlimits/weir/bench/internal/inprocess"
 	"github.com/weirlimits/weir/store/memory"
@@ -74,7 +75,7 @@ func timesInMemory() []timeSubject {
 func timesOnRedis() (subjects []timeSubject) {
 	for _, c := range onRedis {
 		subjects = append(subjects, timeSubject{c.name, timeBurst, func(e *harness.Env) (asker, error) {
-			addr, err := startRedis(e)
+			addr, err := engine.Redis(e)
 			if err != nil {
 				return nil, err
 			}
@@ -82,7 +83,7 @@ func timesOnRedis() (subjects []timeSubject) {
 		}})
 	}
 	return append(subjects, timeSubject{"envoyproxy/ratelimit", 0, func(e *harness.Env) (asker, error) {
-		addr, err := startRedis(e)
+		addr, err := engine.Redis(e)
 		if err != nil {
 			return nil, err
 		}

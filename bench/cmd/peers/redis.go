@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"os"
-	"os/exec"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
@@ -13,28 +11,11 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/bench/internal/engine"
 	"github.com/weirlimits/weir/bench/internal/harness"
 	"github.com/weirlimits/weir/bench/internal/inprocess"
-	"github.com/weirlimits/weir/internal/testkit/redistest"
 	"github.com/weirlimits/weir/store/redis"
 )
-
-// startRedis starts a server that ends with the row, and returns its address.
-func startRedis(e *harness.Env) (string, error) {
-	for _, name := range []string{os.Getenv("WEIR_TEST_REDIS_SERVER"), "redis-server", "valkey-server"} {
-		path, err := exec.LookPath(name)
-		if name == "" || err != nil {
-			continue
-		}
-		s, err := redistest.Launch(path)
-		if err != nil {
-			return "", err
-		}
-		e.Defer(func() error { s.Stop(); return nil })
-		return s.Addr, nil
-	}
-	return "", harness.ErrNoRedis
-}
 
 // asker requests one token for an entity.
 type asker = inprocess.Ask
@@ -113,7 +94,7 @@ func redisRows() (rows []harness.Row) {
 		r := harness.Row{Part: partRedis, Name: s.name}
 		for _, c := range onRedis {
 			r.Add(c.name, func(e *harness.Env) (harness.Drive, error) {
-				addr, err := startRedis(e)
+				addr, err := engine.Redis(e)
 				if err != nil {
 					return nil, err
 				}

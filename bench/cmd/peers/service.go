@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/weirlimits/weir/bench/internal/engine"
 	"github.com/weirlimits/weir/bench/internal/harness"
 	"github.com/weirlimits/weir/internal/testkit/porttest"
 )
@@ -221,7 +222,7 @@ func serviceRows() (rows []harness.Row) {
 		}
 		redis := func(start func(*harness.Env, string) (*service, error)) func(*harness.Env) (*service, error) {
 			return func(e *harness.Env) (*service, error) {
-				addr, err := startRedis(e)
+				addr, err := engine.Redis(e)
 				if err != nil {
 					return nil, err
 				}
