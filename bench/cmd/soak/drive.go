@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -29,7 +31,10 @@ type driver struct {
 	conns    []*grpc.ClientConn
 	clients  []weirv1.LimiterClient
 	scenario *traffic.Scenario
-	runs     uint64 // so far: each has another seed
+	runs     uint64 // so far: each has another seed, and half of the entities are others
+
+	mu  sync.Mutex
+	net map[string]int64 // requests admitted in this run, without those rolled back, by entity
 }
 
 func dial(addr string, entities int) (*driver, error) {
@@ -37,7 +42,9 @@ func dial(addr string, entities int) (*driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	sc.Entities[0].Count = entities
+	for i := range sc.Entities {
+		sc.Entities[i].Count = entities / len(sc.Entities)
+	}
 	d := &driver{scenario: sc}
 	for range conns {
 		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -61,6 +68,9 @@ func (d *driver) close() (err error) {
 // caller as soon as it is answered. A failed request is an error.
 func (d *driver) run(ctx context.Context, rate float64, length time.Duration) (*load.Report, error) {
 	d.runs++
+	d.scenario.Entities[1].ID = fmt.Sprintf("key-%d-%%d", d.runs)
+	d.net = make(map[string]int64)
+	began := time.Now()
 	none := traffic.Span(0)
 	set := traffic.Settings{
 		Loop: traffic.Closed, Users: callers, Wait: &traffic.Range{}, For: traffic.Span(length), WarmUp: &none,
@@ -81,7 +91,26 @@ func (d *driver) run(ctx context.Context, rate float64, length time.Duration) (*
 	if r.Failed > 0 {
 		return r, fmt.Errorf("%d requests failed: %v", r.Failed, r.Errors)
 	}
-	return r, ctx.Err()
+	return r, cmp.Or(ctx.Err(), d.over(time.Since(began)))
+}
+
+// admitted counts n requests of an entity.
+func (d *driver) admitted(entity string, n int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.net[entity] += n
+}
+
+// over returns an error if more requests of an entity were admitted in a run than its limit allows.
+func (d *driver) over(length time.Duration) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for entity, n := range d.net {
+		if most := perSecond * (1 + length.Seconds()); float64(n) > most {
+			return fmt.Errorf("%s: %d admitted in %s, %.0f allowed", entity, n, length, most)
+		}
+	}
+	return nil
 }
 
 // client returns the client for an entity.
@@ -96,7 +125,8 @@ func (d *driver) Acquire(ctx context.Context, c *traffic.Call) (load.Held, error
 	if err != nil || !out.GetAllowed() {
 		return nil, err
 	}
-	return held{to, out.GetLease(), c.Tokens}, nil
+	d.admitted(c.Entity, 1)
+	return held{d, c.Entity, to, out.GetLease(), c.Tokens}, nil
 }
 
 // Available implements [load.Target].
@@ -104,6 +134,8 @@ func (*driver) Available(context.Context, *traffic.Call) error { return errors.E
 
 // held is a lease.
 type held struct {
+	driver *driver
+	entity string
 	client weirv1.LimiterClient
 	lease  string
 	tokens weir.Tokens
@@ -122,7 +154,9 @@ func (h held) Adjust(ctx context.Context, tokens weir.Tokens) (_ []weir.Balance,
 		left += n + tokens[name]
 	}
 	if left == 0 {
-		_, err = h.client.Rollback(ctx, &weirv1.RollbackRequest{Lease: h.lease})
+		if _, err = h.client.Rollback(ctx, &weirv1.RollbackRequest{Lease: h.lease}); err == nil {
+			h.driver.admitted(h.entity, -1)
+		}
 	} else {
 		_, err = h.client.Adjust(ctx, &weirv1.AdjustRequest{Lease: h.lease, Tokens: tokens})
 	}

@@ -48,10 +48,15 @@ func (s *served) stop() error {
 	return s.cmd.Wait()
 }
 
+// perSecond is the limit, and the burst, of requests.
+const perSecond = 500
+
+var limits = fmt.Sprintf(`{"limits":["rps:%d/s","tpm:100M/min"]}`, perSecond)
+
 // limit gives every entity limits that the few most used entities of the Zipf distribution run into.
 func (s *served) limit(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(
-		ctx, http.MethodPut, s.http+"/v1/limits", strings.NewReader(`{"limits":["rps:500/s","tpm:100M/min"]}`),
+		ctx, http.MethodPut, s.http+"/v1/limits", strings.NewReader(limits),
 	)
 	if err != nil {
 		return err
