@@ -151,6 +151,8 @@ func reportCell(s *metrics.Scrape, name string, st cells.Status, share func(name
 		metrics.Value(time.Since(st.Contact).Seconds(), cell...))
 	s.Gauge("weir_cell_share_stale", "1 while the registry of cells does not answer, and the cell uses the share that "+
 		"its own store has.", metrics.Truth(st.Err != nil, cell...))
+	s.Gauge("weir_cell_limits_differ", "Namespaces of which two cells go by different limits, of those in use.",
+		metrics.Value(len(st.View.Differ), cell...))
 	var all []cellShare
 	for _, namespace := range st.View.Namespaces() {
 		all = append(all, cellShare{

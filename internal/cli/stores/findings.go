@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -20,7 +21,28 @@ func held(ctx context.Context, st store.Store) (all []Finding) {
 	if f := cellFinding(ctx, st); f.Name != "" {
 		all = append(all, f)
 	}
+	if f := limitsFinding(ctx, st); f.Name != "" {
+		all = append(all, f)
+	}
 	return append(all, usageFinding(ctx, st))
+}
+
+// limitsFinding returns nothing about a store that is no registry of cells. That limits differ keeps nobody from
+// deciding.
+func limitsFinding(ctx context.Context, st store.Store) Finding {
+	const name = "limits of cells"
+	v, err := cells.Registry{Catalog: st}.Inspect(ctx)
+	switch {
+	case err != nil:
+		return findingOf(name, err, "")
+	case len(v.Cells) == 0:
+		return Finding{}
+	case len(v.Differ) > 0:
+		f := findingOf(name, nil, "differ in "+strings.Join(v.Differ, ", "))
+		f.Remedy = "compare them in the cells' stores, and copy them from one store with weir serve --config-from"
+		return f
+	}
+	return findingOf(name, nil, "do not differ, as far as cells are asked for the same entities")
 }
 
 // cellFinding returns nothing about a store that belongs to no cell.

@@ -9,6 +9,10 @@ import (
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
+
+	"github.com/weirlimits/weir/internal/fleet/cells"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/memory"
 )
 
 // described is a table as AWS describes it.
@@ -59,5 +63,30 @@ func TestKeptFindings(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What the registry of cells has found of limits that differ is reported; a store without cells reports nothing.
+func TestLimitsFinding(t *testing.T) {
+	t.Parallel()
+	st := memory.New(nil)
+	defer st.Close()
+	if f := limitsFinding(t.Context(), st); f.Name != "" {
+		t.Errorf("without cells: %+v", f)
+	}
+	if err := (cells.Registry{Catalog: st}).Join(t.Context(), "eu-1"); err != nil {
+		t.Fatal(err)
+	}
+	if f := limitsFinding(t.Context(), st); !f.OK || f.Remedy != "" || !strings.HasPrefix(f.Detail, "do not differ") {
+		t.Errorf("one cell: %+v", f)
+	}
+	grants := store.Record{
+		Key: store.Key{Namespace: "cells", Kind: "cell-grants"}, Value: []byte(`{"differ":["default","tenant"]}`),
+	}
+	if err := st.Commit(t.Context(), store.Write{Record: grants}); err != nil {
+		t.Fatal(err)
+	}
+	if f := limitsFinding(t.Context(), st); !f.OK || f.Remedy == "" || f.Detail != "differ in default, tenant" {
+		t.Errorf("two cells that differ: %+v", f)
 	}
 }

@@ -19,7 +19,7 @@ func (l *ledger) observeInstances(name string, a *account, instances map[string]
 			a.instances[id] = &instance{record: r, seen: now}
 		case s.record.Seq != r.Seq:
 			if s.heard {
-				l.measure(id, s, r, now)
+				l.measure(name, id, s, r, now)
 			}
 			s.record, s.seen, s.heard = r, now, true
 		}

@@ -111,7 +111,7 @@ func (l *ledger) issue(h fleet.Head, set Settings, now time.Time) *grants {
 	for _, namespace := range l.namespaces(set, now) {
 		l.assign(next, namespace, set, now)
 	}
-	g.Over = l.over(now)
+	g.Over, g.Differ = l.over(now), l.differ(now)
 	for name, a := range l.accounts {
 		c := &cell{
 			Birth: a.birth, Version: g.Version, Shares: next[name], Held: make(Shares), Missing: l.Missing(name, now),

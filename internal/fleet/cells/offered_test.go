@@ -3,6 +3,7 @@ package cells_test
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -166,4 +167,37 @@ func TestAdmittedMeasured(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Limits that are changed in one of two cells are found, and no longer once the other has them, too.
+func TestLimitsThatDiffer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		registry := memory.New(nil)
+		defer registry.Close()
+		reg := cells.Registry{Catalog: registry}
+		two := [2]limited{newLimited(t, reg, "a"), newLimited(t, reg, "b")}
+		defer two[0].close()
+		defer two[1].close()
+		time.Sleep(20 * time.Second)
+		r := rand.New(rand.NewPCG(1, 2))
+		differ := func(d time.Duration, want ...string) {
+			t.Helper()
+			load(t, r, two, [2]int{30, 30}, d)
+			if v, err := reg.Inspect(t.Context()); err != nil || !slices.Equal(v.Differ, want) {
+				t.Errorf("%v differ, want %v; error %v", v.Differ, want, err)
+			}
+		}
+		set := func(c limited) {
+			t.Helper()
+			if err := admin.New(c.lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerSecond("rps", 120)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		differ(10 * time.Second)
+		set(two[0])
+		differ(10*time.Second, "default")
+		set(two[1])
+		differ(80 * time.Second)
+	})
 }

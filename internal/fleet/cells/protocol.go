@@ -141,7 +141,7 @@ func (p *protocol) logConflict(c *cell, birth, installation string) {
 
 // publish keeps the grants for Status.
 func (p *protocol) publish(g *grants, now time.Time) {
-	v := View{Leader: g.Leader, Version: g.Version, Settings: p.settings, Over: g.Over}
+	v := View{Leader: g.Leader, Version: g.Version, Settings: p.settings, Over: g.Over, Differ: g.Differ}
 	for _, name := range slices.Sorted(maps.Keys(g.Cells)) {
 		c := g.Cells[name]
 		v.Cells = append(v.Cells, viewOf(name, seen{cellRecord: cellRecord{Birth: c.Birth}}, c))

@@ -99,6 +99,8 @@ type grants struct {
 	Cells    map[string]*cell `json:"cells,omitempty"`
 	// Thousandths of the limits that all cells have admitted, by namespace, if more than the whole.
 	Over map[string]int64 `json:"over,omitempty"`
+	// Namespaces of which two cells go by different limits.
+	Differ []string `json:"differ,omitempty"`
 }
 
 // capped reports whether no cell may use more than it does, because the registry has lost what one may be using.

@@ -132,6 +132,7 @@ type View struct {
 	Settings Settings
 	Cells    []CellView       // by name
 	Over     map[string]int64 // by namespace; see Admitted
+	Differ   []string         // namespaces of which two cells go by different limits
 }
 
 // CellView is the state of one cell. Shares are parts of [Whole].
@@ -211,7 +212,7 @@ func (r Registry) Inspect(ctx context.Context) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
-	v := View{Leader: g.Leader, Version: g.Version, Settings: s.WithDefaults(), Over: g.Over}
+	v := View{Leader: g.Leader, Version: g.Version, Settings: s.WithDefaults(), Over: g.Over, Differ: g.Differ}
 	for _, name := range slices.Sorted(maps.Keys(cells)) {
 		v.Cells = append(v.Cells, viewOf(name, cells[name], g.Cells[name]))
 	}

@@ -32,6 +32,7 @@ type usedRecord struct {
 	Since     uint64 `json:"s"` // the beat since which it has been counted
 	Spent     int64  `json:"u"`
 	Burst     int64  `json:"b"`
+	Rate      int64  `json:"r,omitempty"` // of all cells: see rateOf; 0 if not known
 }
 
 // used counts what is admitted of limits, for the buckets that use most of theirs. It is bounded.
@@ -58,6 +59,7 @@ func (k usedKey) String() string {
 // usage is counted in seconds.
 type usage struct {
 	since    uint64
+	rate     int64
 	burst    float64
 	spent    float64
 	reported float64 // spent as of the last beat
@@ -92,10 +94,21 @@ func (u *used) count(namespace string, debits []store.Debit, of policy.Share) {
 			}
 			issues := c.Limit.Period.Seconds() / float64(c.Limit.Amount) // seconds to issue a millitoken
 			us.burst = float64(c.Limit.Burst) * issues
+			if c.Limit.Amount > 1000 && c.Limit.Burst > 1000 { // what is less may be far from the cell's part
+				us.rate = rateOf(issues * part)
+			}
 			us.spent += float64(c.Amount) * issues * part
 		}
 	}
 }
+
+// rateOf returns a rate as a power of 1.02, from the seconds in which it issues a millitoken. Equal limits that are
+// divided differently differ by one at most.
+func rateOf(issues float64) int64 {
+	return int64(math.Round(-math.Log(issues)/math.Log(1.02))) + rateOffset
+}
+
+const rateOffset = 5000 // all rates are positive
 
 // report returns what to report with a beat, and forgets the buckets that use least.
 func (u *used) report(beat uint64) []usedRecord {
@@ -119,7 +132,7 @@ func (u *used) report(beat uint64) []usedRecord {
 			delete(u.of, k)
 		} else if i < maxReported {
 			reported = append(reported, usedRecord{
-				k.String(), k.namespace, us.since, int64(us.spent * 1000), int64(us.burst * 1000),
+				k.String(), k.namespace, us.since, int64(us.spent * 1000), int64(us.burst * 1000), us.rate,
 			})
 		}
 	}
@@ -133,15 +146,27 @@ type measure struct {
 	at        time.Time
 	burst     float64
 	level     float64
-	over      float64 // recent overflow
+	over      float64   // recent overflow
+	differed  time.Time // when two cells last went by different limits
 	reported  map[string]usedReport
 }
 
 // usedReport is the last report of an instance, kept while the bucket is not empty.
 type usedReport struct {
+	cell  string
 	since uint64
 	spent int64
+	rate  int64
+	burst int64
 	at    time.Time
+}
+
+// differs reports whether two cells go by different limits.
+func (r *usedReport) differs(o *usedReport) bool {
+	const least = 20 // milliseconds: rounding
+	apart := max(r.burst, o.burst) - min(r.burst, o.burst)
+	return r.cell != o.cell && r.rate > 0 && o.rate > 0 &&
+		(max(r.rate, o.rate)-min(r.rate, o.rate) > 1 || apart > max(least, r.burst/50))
 }
 
 // measured is the shortest time over which over decays; a longer burst extends it.
@@ -176,7 +201,7 @@ func (m *measure) ratio() float64 { return 1 + m.over/m.while() }
 
 // measure takes in the report of an instance that has beaten before. Of a bucket reported for the first time, it counts
 // only what was admitted since the beat before.
-func (l *ledger) measure(id string, was *instance, now instanceRecord, at time.Time) {
+func (l *ledger) measure(cell, id string, was *instance, now instanceRecord, at time.Time) {
 	late := l.Patience / 3
 	for _, u := range now.Used {
 		m := l.measures[u.Key]
@@ -191,7 +216,13 @@ func (l *ledger) measure(id string, was *instance, now instanceRecord, at time.T
 				before.since, before.spent, known = was.record.Used[i].Since, was.record.Used[i].Spent, true
 			}
 		}
-		m.reported[id] = usedReport{u.Since, u.Spent, at}
+		r := usedReport{cell, u.Since, u.Spent, u.Rate, u.Burst, at}
+		m.reported[id] = r
+		for _, o := range m.reported {
+			if at.Sub(o.at) < l.Patience && r.differs(&o) {
+				m.differed = at
+			}
+		}
 		spent := u.Spent
 		switch {
 		case known && before.since == u.Since:
@@ -219,7 +250,7 @@ const maxOver = 20
 func (l *ledger) over(now time.Time) map[string]int64 {
 	most := make(map[string]int64)
 	for key, m := range l.measures {
-		if m.pass(now); m.level == 0 && m.ratio() < 1.001 {
+		if m.pass(now); m.level == 0 && m.ratio() < 1.001 && !m.differs(now) {
 			delete(l.measures, key)
 		} else if m.ratio() > 1.01 {
 			most[m.namespace] = max(most[m.namespace], int64(1000*m.ratio()))
@@ -232,4 +263,21 @@ func (l *ledger) over(now time.Time) map[string]int64 {
 		delete(most, least)
 	}
 	return most
+}
+
+// differs reports whether two cells have lately gone by different limits.
+func (m *measure) differs(now time.Time) bool {
+	return !m.differed.IsZero() && now.Sub(m.differed) < measured
+}
+
+// differ returns the namespaces of which two cells lately went by different limits, at most maxOver.
+func (l *ledger) differ(now time.Time) []string {
+	found := make(map[string]bool)
+	for _, m := range l.measures {
+		if m.differs(now) {
+			found[m.namespace] = true
+		}
+	}
+	names := slices.Sorted(maps.Keys(found))
+	return names[:min(len(names), maxOver)]
 }

@@ -110,6 +110,61 @@ func (m *cellsModel) look() float64 {
 	return max(1, float64(g.Over["default"])/1000)
 }
 
+// Two cells that go by different limits for one entity are found within seconds, and no longer than a minute after they
+// agree. Shares of one limit, however small and unequal, do not count as different, nor do other entities' limits.
+func TestDiffer(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m := newCellsModel(2)
+		whole := store.Limit{
+			Name: "rpm", Amount: rapid.Int64Range(10, 1<<40).Draw(t, "amount") * 1000, Period: time.Minute,
+			Burst: rapid.Int64Range(10, 1<<40).Draw(t, "burst") * 1000,
+		}
+		num := rapid.Int64Range(1, Whole-1).Draw(t, "share")
+		least := rapid.Bool().Draw(t, "least")
+		both := func(second store.Limit, entity string) {
+			for range 5 {
+				for cell, l := range []store.Limit{whole, second} {
+					sh := policy.Share{Num: []int64{num, Whole - num}[cell], Den: Whole, Least: least}
+					l = sh.Of(l)
+					d := debit([]string{"e", entity}[cell], 1, &l)
+					d[0].Charges[0].Amount = max(1, l.Amount/20)
+					m.used[cell].count("default", d, sh)
+					m.tell(cell)
+				}
+				m.now = m.now.Add(time.Second)
+				m.look()
+			}
+		}
+		both(whole, "e")
+		if len(m.last.Differ) > 0 {
+			t.Fatalf("%v differ, with one limit", m.last.Differ)
+		}
+		other := whole
+		if rapid.Bool().Draw(t, "another burst") {
+			other.Burst += max(1000, other.Burst/10)
+		} else {
+			other.Amount += max(1000, other.Amount/10)
+		}
+		both(other, "another")
+		if len(m.last.Differ) > 0 {
+			t.Fatalf("%v differ, with other limits of another entity", m.last.Differ)
+		}
+		both(other, "e")
+		known := num > Whole/4 && num < 3*Whole/4 && whole.Burst/whole.Amount < 1<<20 && whole.Amount/whole.Burst < 2
+		if known && !slices.Equal(m.last.Differ, []string{"default"}) {
+			t.Fatalf("%v differ, want default", m.last.Differ)
+		}
+		for range 75 {
+			m.now = m.now.Add(time.Second)
+			m.look()
+		}
+		if both(whole, "e"); len(m.last.Differ) > 0 {
+			t.Fatalf("%v differ, after a minute", m.last.Differ)
+		}
+	})
+}
+
 // Whatever all cells together admit within one limit, whether they report it late or never, and whichever cell leads: the
 // leader never finds more than the limit.
 func TestWithinLimits(t *testing.T) {
