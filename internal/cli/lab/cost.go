@@ -42,6 +42,7 @@ type costRequests struct {
 	Depth    *int     `json:"depth"`
 	Groups   *float64 `json:"groups"`
 	Adjusts  *float64 `json:"adjusts"`
+	Limit    string   `json:"limit"`
 	PerWrite *float64 `json:"callers_per_write"`
 	InVain   *float64 `json:"wrong_guesses" range:"0..1"`
 	New      *float64 `json:"new_buckets" range:"0..1"`
@@ -56,6 +57,7 @@ type costFleet struct {
 	TTL       *float64 `json:"cache_ttl"`
 	Hits      *float64 `json:"hit_ratio" range:"0..1"`
 	Heartbeat *bool    `json:"heartbeats"`
+	Poll      *float64 `json:"poll"`
 }
 
 // costBooking describe how usage is booked.
@@ -74,6 +76,7 @@ type costTable struct {
 	StorageGB *float64 `json:"storage_gb"`
 	Backup    *bool    `json:"backup"`
 	Peak      *float64 `json:"peak"`
+	Floor     *float64 `json:"floor"`
 	Target    *float64 `json:"target" range:"0..1"`
 }
 
@@ -84,17 +87,18 @@ func CostCmd(a *kit.Run) *cobra.Command {
 		Long: `Estimates the calls, read and write units and bill of a DynamoDB table from a description
 of the traffic or from a recorded run. Write a share as 0.05 or 5%. The cost of each
 operation is the one that the driver's tests verify; --explain shows every formula. The
-command calls no service.`,
+command calls no service. How often processes that share a bucket write in vain is simulated,
+as by weir simulate.`,
 		Example: `  weir cost --requests 1M/d --entities 1000 --processes 4
   weir cost --requests 500/s --cascade 50% --refused 10% --adjusts 1 --usage function --explain
   weir simulate steady -o json > run.json && weir cost --run run.json --prices prices.json`,
-	}, func(_ context.Context, q *costFlags) error { return runCost(a, q) })
+	}, func(ctx context.Context, q *costFlags) error { return runCost(ctx, a, q) })
 	cmd.AddCommand(costPricesCmd(a))
 	return cmd
 }
 
 // parse returns the traffic, and the recorded run if one is given.
-func (q *costFlags) parse() (t cost.Traffic, run *cost.Run, err error) {
+func (q *costFlags) parse(ctx context.Context) (t cost.Traffic, run *cost.Run, err error) {
 	t = cost.Default()
 	kit.Override(&t, q)
 	if q.Run != "" {
@@ -122,7 +126,10 @@ func (q *costFlags) parse() (t cost.Traffic, run *cost.Run, err error) {
 	if err := t.Check(); err != nil {
 		return t, nil, kit.Usage(err)
 	}
-	return t, run, nil
+	if run == nil && q.InVain == nil && q.PerWrite == nil {
+		err = contend(ctx, &t, q.Limit)
+	}
+	return t, run, err
 }
 
 // priceList returns the prices in a file, or the built-in ones.
@@ -137,8 +144,8 @@ func priceList(file string) (cost.Prices, error) {
 	return cost.ReadPrices(text)
 }
 
-func runCost(a *kit.Run, q *costFlags) error {
-	traffic, run, err := q.parse()
+func runCost(ctx context.Context, a *kit.Run, q *costFlags) error {
+	traffic, run, err := q.parse(ctx)
 	if err != nil {
 		return err
 	}

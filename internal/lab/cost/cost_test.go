@@ -153,10 +153,33 @@ func TestBreakEven(t *testing.T) {
 			t.Errorf("peak %g: provisioned %g, on demand %g", tt.peak, m.Provisioned, m.Month)
 		}
 	}
-	// The smallest provisioned capacity is one unit.
+	// The least capacity is that of the template: 5 units of the table and of each of three indexes, 11.39 a month.
 	tr.Requests = 1e-6
-	if m := estimate(t, tr, p).Money; m.WriteCapacity != 1 || m.ReadCapacity != 1 || m.Following < p.Hours*p.WriteHour {
+	if m := estimate(t, tr, p).Money; m.WriteCapacity != 20 || m.ReadCapacity != 20 || !near(m.Following, 11.39, 0.01) {
 		t.Errorf("%+v", m)
+	}
+	tr.Floor = 1
+	if m := estimate(t, tr, p).Money; m.WriteCapacity != 4 || !near(m.Following, p.Hours*4*(p.WriteHour+p.ReadHour), 0.03) {
+		t.Errorf("of 1: %+v", m)
+	}
+}
+
+// TestReserved: capacity is reserved in hundreds of units, for less than half its price.
+func TestReserved(t *testing.T) {
+	t.Parallel()
+	p := prices(t)
+	tr := cost.Default()
+	tr.Requests, tr.Peak, tr.Target, tr.StorageGB = 250, 1, 1, 0
+	m := estimate(t, tr, p).Money
+	if m.WriteCapacity != 265 || m.Reserved.Write != 200 || m.Reserved.Read != 0 {
+		t.Errorf("%+v", m)
+	}
+	if saved := m.Provisioned - m.Reserved.Month; !near(saved, 200*(0.00065-0.0002992)*730, 1e-6) {
+		t.Errorf("%g saved a month", saved)
+	}
+	tr.Requests = 50
+	if m := estimate(t, tr, p).Money; m.Reserved.Write != 0 || m.Reserved.Month != m.Provisioned {
+		t.Errorf("less than a hundred: %+v", m)
 	}
 }
 
@@ -287,5 +310,25 @@ func TestUsageMonth(t *testing.T) {
 				t.Errorf("%+v, %g shards: %g WCU, %g a month", tt, shards, e.PerRequest.Write, e.Money.Month)
 			}
 		}
+	}
+}
+
+// TestLoadRun: the report of a load run has writes of a table, or is refused.
+func TestLoadRun(t *testing.T) {
+	t.Parallel()
+	run, err := cost.ReadRun([]byte(`{"scenario":"s","elapsed_seconds":20,"calls":1000,"refused":100,"workers":2,"entities":[{"name":"a"}],
+		"store":{"wcu":{"total":800},"writes_applied":{"total":700},"calls":{"total":810},"reads":{"total":50}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := cost.Run{
+		Requests: 1000, Seconds: 20, CallsPer: 0.81, WritePer: 0.8, AppliedPer: 0.7, Refused: 0.1, Processes: 2, Entities: 1, Hits: 0.95,
+	}
+	if *run != want {
+		t.Errorf("%+v, want %+v", *run, want)
+	}
+	_, err = cost.ReadRun([]byte(`{"scenario":"s","elapsed_seconds":20,"calls":1000,"entities":[],"store":{"calls":{"total":810}}}`))
+	if err == nil || !strings.Contains(err.Error(), "no DynamoDB table") {
+		t.Errorf("of another store: %v", err)
 	}
 }

@@ -37,9 +37,17 @@ func (e *Estimate) Document(explain bool) *report.Document {
 	var l report.Lines
 	l.Add("traffic", "of --entities %s, decided by --processes %s, on which lookups depend",
 		figure(e.Traffic.Entities), figure(e.Traffic.Processes))
+	if t := &e.Traffic; e.Recorded == nil && (t.InVain > 0 || t.PerWrite > 1) {
+		l.Add("shared buckets", "%.1f %% of writes are repeated, and %.2f callers share one",
+			100*t.InVain, t.PerWrite)
+	}
 	l.Add("per million requests", "%s", amount(m.PerMillion))
-	l.Add("provisioned", "%s a month, with %s WCU and %s RCU for a peak of %g times the average",
+	l.Add("provisioned", "%s a month, with %s WCU and %s RCU of table and indexes for a peak of %g times the average",
 		amount(m.Provisioned), figure(m.WriteCapacity), figure(m.ReadCapacity), e.Traffic.Peak)
+	if r := &m.Reserved; r.Write+r.Read > 0 {
+		l.Add("reserved", "%s a month, with %s WCU and %s RCU of these for a year", amount(r.Month),
+			figure(r.Write), figure(r.Read))
+	}
 	l.Add("autoscaled", "%s a month, if capacity follows the load", amount(m.Following))
 	l.Add("break-even", "at %.1f %% use of provisioned capacity; with %g %% use, up to a peak of %.1f",
 		100*m.BreakEven, 100*e.Traffic.Target, m.BreakEvenPeak)

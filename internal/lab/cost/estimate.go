@@ -48,6 +48,8 @@ const (
 	// toldSeconds is the interval at which a process stores its counts, in writes of toldAtOnce buckets of toldBytes
 	// each.
 	toldSeconds, toldAtOnce, toldBytes = 5, 200, 30
+	// epochUnits is the cost of a poll: the epochs of the list of namespaces and of one namespace.
+	epochUnits = 2
 	// heartSeconds is the interval of a process's heartbeat, which takes heartUnits, if all together write at most
 	// heartsASecond. At the same interval, each process reads how many there are, and one of them all heartbeats, of
 	// heartBytes each, to write that.
@@ -188,6 +190,10 @@ func (e *Estimate) hand() {
 		e.add("refusal and adjustment counts", t.Processes*hour*handed, calls, 0, units,
 			"%g processes × 3600 × %.4g/s ÷ (1 + %.4g/s × %ds) × %.4g WCU for %.4g buckets",
 			t.Processes, told, told, toldSeconds, units, buckets)
+	}
+	if t.Poll > 0 {
+		e.add("polls for changes", t.Processes*hour/t.Poll, 1, epochUnits, 0,
+			"%g processes ÷ %gs × 3600 × 1 call, %d RCU", t.Processes, t.Poll, epochUnits)
 	}
 	if t.Heartbeat {
 		every := max(heartSeconds, t.Processes/heartsASecond)

@@ -20,11 +20,13 @@ type Money struct {
 	Month      float64 `json:"per_month"`
 	PerMillion float64 `json:"per_million_requests"`
 	// Provisioned is the whole bill with capacity provisioned for the busiest second, Following with capacity that
-	// follows the load.
+	// follows the load. Both include the least that the table and each of its indexes must have.
 	Provisioned   float64 `json:"provisioned_per_month"`
 	Following     float64 `json:"autoscaled_per_month"`
-	WriteCapacity float64 `json:"write_capacity"` // of Provisioned, units per second
+	WriteCapacity float64 `json:"write_capacity"` // of Provisioned, units per second of table and indexes
 	ReadCapacity  float64 `json:"read_capacity"`
+	// Reserved is Provisioned with as much of it as possible reserved for a year, in hundreds of units.
+	Reserved Reserved `json:"reserved"`
 	// BreakEven is the average utilization at which provisioned capacity costs as much as on demand. BreakEvenPeak is
 	// the peak up to which provisioned is cheaper, at the target utilization.
 	BreakEven     float64 `json:"break_even_use"`
@@ -34,6 +36,13 @@ type Money struct {
 	Names         float64 `json:"invented_names_per_second"`
 	Invented      float64 `json:"invented_names_per_month"`
 	InventedKnown float64 `json:"invented_names_refused_per_month"`
+}
+
+// Reserved is the bill with reserved capacity, and how much of each is.
+type Reserved struct {
+	Month float64 `json:"per_month"`
+	Write float64 `json:"write_capacity"`
+	Read  float64 `json:"read_capacity"`
 }
 
 const (
@@ -97,14 +106,33 @@ func (e *Estimate) money() Money {
 	m.invented(t, p)
 	m.PerMillion = m.Hour / e.Total.Count * 1e6
 
-	rest := m.Hour - capacity
-	units := func(perHour float64) float64 { return max(1, math.Ceil(perHour/hour*t.Peak/t.Target)) }
-	m.WriteCapacity, m.ReadCapacity = units(e.Total.Write), units(e.Total.Read)
-	m.Provisioned = (rest + m.WriteCapacity*p.WriteHour + m.ReadCapacity*p.ReadHour) * p.Hours
-	follows := func(perHour float64) float64 { return max(1, perHour/hour/t.Target) }
-	m.Following = (rest + follows(e.Total.Write)*p.WriteHour + follows(e.Total.Read)*p.ReadHour) * p.Hours
+	m.provision(e, m.Hour-capacity)
 	if m.BreakEven = p.BreakEven(); m.BreakEven > 0 {
 		m.BreakEvenPeak = t.Target / m.BreakEven
 	}
 	return m
+}
+
+const (
+	// indexes is the number of the table's indexes. Decisions hardly use them, so each has the least capacity.
+	indexes = 3
+	// reservable is the number of units that are reserved together.
+	reservable = 100
+)
+
+// provision sets what provisioned capacity costs, beside the rest of the bill.
+func (m *Money) provision(e *Estimate, rest float64) {
+	t, p := &e.Traffic, &e.Prices
+	units := func(perHour float64) float64 {
+		return max(t.Floor, math.Ceil(perHour/hour*t.Peak/t.Target)) + indexes*t.Floor
+	}
+	m.WriteCapacity, m.ReadCapacity = units(e.Total.Write), units(e.Total.Read)
+	m.Provisioned = (rest + m.WriteCapacity*p.WriteHour + m.ReadCapacity*p.ReadHour) * p.Hours
+	r := &m.Reserved
+	r.Write = math.Floor(m.WriteCapacity/reservable) * reservable
+	r.Read = math.Floor(m.ReadCapacity/reservable) * reservable
+	saved := r.Write*(p.WriteHour-p.ReservedWrite) + r.Read*(p.ReadHour-p.ReservedRead)
+	r.Month = m.Provisioned - saved*p.Hours
+	follows := func(perHour float64) float64 { return max(t.Floor, perHour/hour/t.Target) + indexes*t.Floor }
+	m.Following = (rest + follows(e.Total.Write)*p.WriteHour + follows(e.Total.Read)*p.ReadHour) * p.Hours
 }

@@ -12,14 +12,17 @@ import (
 
 // Prices holds a region's list prices, before taxes, discounts and free tiers.
 type Prices struct {
-	Region        string  `json:"region"`
-	Date          string  `json:"date"` // of the list, as 2024-11-01
-	Currency      string  `json:"currency"`
-	Hours         float64 `json:"hours_per_month"`
-	Write         float64 `json:"write_million"` // on demand
-	Read          float64 `json:"read_million"`
-	WriteHour     float64 `json:"write_unit_hour"` // provisioned
-	ReadHour      float64 `json:"read_unit_hour"`
+	Region    string  `json:"region"`
+	Date      string  `json:"date"` // of the list, as 2024-11-01
+	Currency  string  `json:"currency"`
+	Hours     float64 `json:"hours_per_month"`
+	Write     float64 `json:"write_million"` // on demand
+	Read      float64 `json:"read_million"`
+	WriteHour float64 `json:"write_unit_hour"` // provisioned
+	ReadHour  float64 `json:"read_unit_hour"`
+	// Reserved for a year, in hundreds of units: upfront and hourly charges together.
+	ReservedWrite float64 `json:"reserved_write_unit_hour"`
+	ReservedRead  float64 `json:"reserved_read_unit_hour"`
 	Storage       float64 `json:"storage_gb_month"`
 	Backup        float64 `json:"backup_gb_month"` // point-in-time recovery
 	Stream        float64 `json:"stream_read_million"`
@@ -59,6 +62,8 @@ func ReadPrices(text []byte) (Prices, error) {
 		{"read_million", p.Read},
 		{"write_unit_hour", p.WriteHour},
 		{"read_unit_hour", p.ReadHour},
+		{"reserved_write_unit_hour", p.ReservedWrite},
+		{"reserved_read_unit_hour", p.ReservedRead},
 		{"storage_gb_month", p.Storage},
 		{"backup_gb_month", p.Backup},
 		{"stream_read_million", p.Stream},

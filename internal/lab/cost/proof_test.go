@@ -17,6 +17,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/fleet/configflow"
 	"github.com/weirlimits/weir/internal/fleet/instances"
 	"github.com/weirlimits/weir/internal/lab/cost"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
@@ -309,4 +310,30 @@ func TestHeartbeats(t *testing.T) {
 			synctest.Wait()
 		})
 	}
+}
+
+// TestPolls: an idle server reads as much as estimated.
+func TestPolls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t, weir.PerDay("rpm", 1))
+		defer st.close()
+		st.acquire("a")
+		ctx, stop := context.WithCancel(t.Context())
+		flow := configflow.New(configflow.Config{Limiter: st.lim, Store: st.store, Poll: 5 * time.Second, Log: slog.New(slog.DiscardHandler)})
+		go func() { _ = flow.Run(ctx) }()
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		st.since()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		tr := cost.Default()
+		tr.Poll = 5
+		want := 10 * 60 / 5 * part(t, tr, "polls for changes").Read
+		if got := st.fake.Capacity().Read - st.units.Read; got < 0.9*want || got > 1.1*want {
+			t.Errorf("%g RCU, estimated %g", got, want)
+		}
+		stop()
+		synctest.Wait()
+	})
 }

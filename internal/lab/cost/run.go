@@ -20,8 +20,17 @@ type Run struct {
 	Hits       float64 `json:"hit_ratio"` // of limit look-ups, cached for a minute; negative: unknown
 }
 
-// ReadRun reads the output of weir simulate --output json.
+// ReadRun reads the output of weir simulate --output json, or the file of weir load run --save.
 func ReadRun(text []byte) (*Run, error) {
+	var kind struct {
+		Elapsed float64 `json:"elapsed_seconds"`
+	}
+	if err := json.Unmarshal(text, &kind); err != nil {
+		return nil, fmt.Errorf("read the run: %w", err)
+	}
+	if kind.Elapsed > 0 {
+		return readLoad(text)
+	}
 	var in struct {
 		Seconds   float64 `json:"seconds"`
 		Asked     float64 `json:"asked"`
@@ -40,7 +49,8 @@ func ReadRun(text []byte) (*Run, error) {
 	}
 	if in.Seconds <= 0 || in.Asked <= 0 {
 		return nil, errors.New(
-			"read the run: seconds or asked is missing: pass the output of weir simulate --output json",
+			"read the run: seconds or asked is missing: pass the output of weir simulate --output json, or the " +
+				"file of weir load run --save",
 		)
 	}
 	return &Run{
@@ -49,6 +59,32 @@ func ReadRun(text []byte) (*Run, error) {
 		AppliedPer: max(0, in.Units-in.InVain) / in.Asked, Refused: in.Refused / in.Asked,
 		Processes: max(1, in.Processes), Entities: max(1, in.Entities),
 		Hits: in.Hits,
+	}, nil
+}
+
+// readLoad reads a report of load. Its reads are lookups of limits; how many entities it had is not in it.
+func readLoad(text []byte) (*Run, error) {
+	type total struct {
+		Total float64 `json:"total"`
+	}
+	var in struct {
+		Elapsed float64          `json:"elapsed_seconds"`
+		Calls   float64          `json:"calls"`
+		Refused float64          `json:"refused"`
+		Workers float64          `json:"workers"`
+		Store   map[string]total `json:"store"`
+	}
+	if err := json.Unmarshal(text, &in); err != nil {
+		return nil, fmt.Errorf("read the run: %w", err)
+	}
+	if _, table := in.Store["wcu"]; !table || in.Calls == 0 {
+		return nil, errors.New("read the run: no DynamoDB table was written: only its cost is known")
+	}
+	each := func(name string) float64 { return in.Store[name].Total / in.Calls }
+	return &Run{
+		Requests: in.Calls, Seconds: in.Elapsed, CallsPer: each("calls"), WritePer: each("wcu"),
+		AppliedPer: each("writes_applied"), Refused: in.Refused / in.Calls,
+		Processes: max(1, in.Workers), Entities: 1, Hits: max(0, 1-each("reads")),
 	}, nil
 }
 

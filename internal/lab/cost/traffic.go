@@ -38,6 +38,7 @@ type Traffic struct {
 	Processes float64 `json:"processes"`            // that decide
 	TTL       float64 `json:"cache_seconds"`        // how long limits are cached
 	Hits      float64 `json:"hit_ratio"`            // of that cache; negative: derived from the other figures
+	Poll      float64 `json:"poll_seconds"`         // how often each process looks for changes; 0: never
 	Heartbeat bool    `json:"heartbeats,omitempty"` // processes report themselves, for local shares
 
 	Booking      Booking `json:"booking"`
@@ -51,6 +52,7 @@ type Traffic struct {
 	StorageGB float64 `json:"storage_gb"` // negative: estimated
 	Backup    bool    `json:"backup"`     // point-in-time recovery
 	Peak      float64 `json:"peak"`       // of the busiest second over the average; at least 1
+	Floor     float64 `json:"floor"`      // least provisioned capacity of the table and of each index
 	Target    float64 `json:"target"`     // target utilization of provisioned capacity
 }
 
@@ -59,7 +61,7 @@ func Default() Traffic {
 	return Traffic{
 		Requests: 1, Depth: 2, PerWrite: 1, Entities: 1, Processes: 1, TTL: 60, Hits: -1, Booking: NoBooking,
 		Batch:        1000,
-		BatchSeconds: 5, Shards: 1, InvokeMillis: 100, MemoryGB: 0.25, StorageGB: -1, Peak: 2, Target: 0.7,
+		BatchSeconds: 5, Shards: 1, InvokeMillis: 100, MemoryGB: 0.25, StorageGB: -1, Peak: 2, Target: 0.7, Floor: 5,
 	}
 }
 
@@ -92,6 +94,8 @@ func (t *Traffic) Check() error {
 		{"stream-shards", t.Shards, 1, 1e6, ""},
 		{"invoke-ms", t.InvokeMillis, 1, 900_000, ""},
 		{"peak", t.Peak, 1, 1e6, ""},
+		{"floor", t.Floor, 1, 40_000, " units"},
+		{"poll", t.Poll, 0, 86_400, " seconds"},
 		{"target", t.Target, 0.01, 1, ""},
 	} {
 		if math.IsNaN(f.v) || f.v < f.lo || f.v > f.hi {
