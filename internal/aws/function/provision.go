@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
@@ -33,24 +35,30 @@ type Provisioner struct {
 	Anywhere bool
 }
 
-// Request is a request to plan or apply a manifest.
+// Request is a request to plan or apply a manifest, or to read what is kept of manifests.
 type Request struct {
-	Action string `json:"action"` // plan or apply
+	Action string `json:"action"` // plan, apply or read
+	// Read is the operation of [api] that reads, with its request, in a namespace; "" is the default one.
+	Read      string          `json:"read,omitempty"`
+	Query     json.RawMessage `json:"query,omitempty"`
+	Namespace string          `json:"namespace,omitempty"`
 	// Manifest is the manifest's YAML as JSON. Saved, given instead, applies a plan as it was made: it comes from an
 	// answer with Detail, or from weir limits plan --out.
 	Manifest json.RawMessage `json:"manifest,omitempty"`
 	Saved    json.RawMessage `json:"saved,omitempty"`
-	By       string          `json:"by,omitempty"`     // the caller, for the audit
-	Adopt    bool            `json:"adopt,omitempty"`  // take over records that no manifest manages
-	Keep     bool            `json:"keep,omitempty"`   // keep what would be deleted
-	Rate     int             `json:"rate,omitempty"`   // maximum records per second; 0: as fast as the table allows
-	Exact    bool            `json:"exact,omitempty"`  // count all live buckets that a change affects
-	Detail   bool            `json:"detail,omitempty"` // answer with Saved
+	By       string          `json:"by,omitempty"`       // the caller, for the audit
+	Adopt    bool            `json:"adopt,omitempty"`    // take over records that no manifest manages
+	Keep     bool            `json:"keep,omitempty"`     // keep what would be deleted
+	Rollback int             `json:"rollback,omitempty"` // the earlier revision that is applied
+	Rate     int             `json:"rate,omitempty"`     // maximum records per second; 0: as fast as the table allows
+	Exact    bool            `json:"exact,omitempty"`    // count all live buckets that a change affects
+	Detail   bool            `json:"detail,omitempty"`   // answer with Saved
 }
 
 // The values of an answer's Status.
 const (
 	Planned = "planned"
+	Found   = "found"
 	Applied = "applied"
 	Failed  = "failed" // see Errors; a failed apply keeps the changes it made, and applying again does the rest
 )
@@ -65,6 +73,7 @@ type Answer struct {
 	Errors         []Problem        `json:"errors,omitempty"`
 	Saved          json.RawMessage  `json:"saved,omitempty"`
 	Result         *manifest.Result `json:"result,omitempty"` // of an apply
+	Value          json.RawMessage  `json:"value,omitempty"`  // of a read
 }
 
 // Handle handles an invocation: a [Request], or a CloudFormation event. It returns an error only for an event whose
@@ -108,8 +117,14 @@ func (p *Provisioner) request(ctx context.Context, event []byte) (Answer, error)
 		return a, fmt.Errorf("the payload is not a request such as {action, manifest}: %w", err)
 	}
 	switch {
+	case r.Action == "read":
+		return a, p.with(ctx, func(lim *weir.Limiter) (err error) {
+			a.Status = Found
+			a.Value, err = r.read(ctx, lim)
+			return err
+		})
 	case r.Action != "plan" && r.Action != "apply":
-		return a, fmt.Errorf("action %q is neither plan nor apply", r.Action)
+		return a, fmt.Errorf("action %q is neither plan, apply nor read", r.Action)
 	case (r.Manifest == nil) == (r.Saved == nil):
 		return a, errors.New("give either manifest or saved")
 	}
@@ -136,6 +151,32 @@ func (p *Provisioner) with(ctx context.Context, f func(*weir.Limiter) error) err
 		return err
 	}
 	return errors.Join(f(lim), lim.Close())
+}
+
+// readable are the operations of requests that read.
+var readable = []*api.Op{api.ExportManifest.Op, api.ListManifests.Op, api.ListRevisions.Op, api.ShowRevision.Op}
+
+func (r *Request) read(ctx context.Context, lim *weir.Limiter) (json.RawMessage, error) {
+	at := slices.IndexFunc(readable, func(o *api.Op) bool { return o.Name == r.Read })
+	if at < 0 {
+		return nil, fmt.Errorf("read %q is not an operation that reads manifests", r.Read)
+	}
+	q := readable[at].New()
+	if err := json.Unmarshal(r.Query, q); err != nil {
+		return nil, fmt.Errorf("query of %s: %w", r.Read, err)
+	}
+	if r.Namespace != "" {
+		lim = lim.In(r.Namespace)
+	}
+	found, err := readable[at].Run(ctx, lim, q)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(found)
+	if len(text) > maxAnswer {
+		return nil, errors.New("it is too large for a Lambda answer: read it without --via-lambda")
+	}
+	return text, err
 }
 
 func (r *Request) run(ctx context.Context, lim *weir.Limiter, ms []*manifest.Manifest, a *Answer) error {
@@ -166,7 +207,7 @@ func (r *Request) run(ctx context.Context, lim *weir.Limiter, ms []*manifest.Man
 	}
 	a.Status = Applied
 	res, err := manifest.Apply(ctx, lim, plan, manifest.ApplyOptions{
-		Adopt: r.Adopt, Keep: r.Keep, Rate: r.Rate, Wait: lockWait,
+		Adopt: r.Adopt, Keep: r.Keep, Rate: r.Rate, Rollback: r.Rollback, Wait: lockWait,
 	})
 	a.Result = &res
 	return err

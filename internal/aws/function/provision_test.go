@@ -67,11 +67,14 @@ func TestMistakes(t *testing.T) {
 		t.Errorf("%d of 3 mistakes", len(a.Errors))
 	}
 	for payload, want := range map[string]string{
-		`{"manifest": {"namespace": "x"}}`:                                `action \"\" is neither plan nor apply`,
+		`{"manifest": {"namespace": "x"}}`:                                `action \"\" is neither plan, apply nor read`,
 		`{"action": "destroy", "manifest": {"namespace": "x"}}`:           `\"destroy\" is neither`,
 		`{"action": "plan"}`:                                              "either manifest or saved",
 		`{"action": "plan", "manifest": {"namespace": "x"}, "saved": {}}`: "either manifest or saved",
 		`{"action": "plan", "manifst": {"namespace": "x"}}`:               `unknown field \"manifst\"`,
+		`{"action": "read", "read": "deleteNamespace", "query": {}}`:      `\"deleteNamespace\" is not an operation that reads manifests`,
+		`{"action": "read", "read": "listManifests", "query": []}`:        "query of listManifests: ",
+		`{"action": "plan", "manifest": {"namespaces": ["x", "y"]}}`:      "2 namespaces: give one at a time",
 		`[]`: "is not a request such as {action, manifest}",
 		`{"action": "apply", "saved": {"format": "weir-plan-1", "plans": []}}`:                   "holds 0 plans",
 		`{"action": "plan", "manifest": {"namespace": "x", "entities": {"a": {"parent": "b"}}}}`: "neither exists nor is declared",

@@ -17,6 +17,7 @@ import (
 // historyQuery selects the revisions of a manifest, or one of them.
 type historyQuery struct {
 	named
+	lambdaFlags
 	Revision *int `json:"revision" arg:"REVISION" range:"1.."`
 	api.Page
 }
@@ -30,10 +31,33 @@ var revisions = []kit.Column[admin.Revision]{
 }
 
 func list(r *kit.Run) *cobra.Command {
-	return kit.Lists(r, api.ListManifests, kit.Spec{
+	columns := kit.Columns(append([]kit.Column[admin.Revision]{{Name: "manifest"}}, revisions...))
+	return kit.Func(r, kit.Spec{
 		Use: "list", Short: "List the manifests of the namespace, with their last revision",
 		Example: "  weir limits list",
-	}, kit.Columns(append([]kit.Column[admin.Revision]{{Name: "manifest"}}, revisions...)))
+	}, func(ctx context.Context, q *listQuery) error {
+		return q.call(ctx, r, api.ListManifests.Op, func(c api.Caller) error {
+			return listed(ctx, r, c, api.ListManifests, &q.Page, columns)
+		})
+	})
+}
+
+// listQuery selects manifests.
+type listQuery struct {
+	lambdaFlags
+	api.Page
+}
+
+// listed shows all pages of a list of revisions.
+func listed[Q any](
+	ctx context.Context, r *kit.Run, c api.Caller, o api.Of[Q, api.List[admin.Revision]], q *Q,
+	columns kit.View[admin.Revision],
+) error {
+	all, next, err := kit.All(ctx, c, o, q, nil)
+	if err != nil {
+		return err
+	}
+	return kit.PrintPage(r, all, next, func() { columns(r, all, true) })
 }
 
 func history(r *kit.Run) *cobra.Command {
@@ -41,11 +65,11 @@ func history(r *kit.Run) *cobra.Command {
 		Use: "history [REVISION]", Short: "List the applied revisions, or print the manifest of one",
 		Example: "  weir limits history\n  weir limits history 3",
 	}, func(ctx context.Context, q *historyQuery) error {
-		if q.Revision == nil {
-			return kit.List(ctx, r, api.ListRevisions, &api.RevisionQuery{Name: q.Manifest, Page: q.Page},
-				kit.Columns(revisions))
-		}
-		return r.Call(api.ShowRevision.Op, func(c api.Caller) error {
+		return q.call(ctx, r, api.ShowRevision.Op, func(c api.Caller) error {
+			if q.Revision == nil {
+				revs := &api.RevisionQuery{Name: q.Manifest, Page: q.Page}
+				return listed(ctx, r, c, api.ListRevisions, revs, kit.Columns(revisions))
+			}
 			found, _, err := api.ShowRevision.Call(ctx, c, &api.RevisionKey{Name: q.Manifest, Revision: *q.Revision})
 			if err != nil {
 				return err
@@ -65,6 +89,7 @@ func shortHash(hash string) string {
 type rollbackRequest struct {
 	named
 	applyFlags
+	lambdaFlags
 	Revision int `json:"revision" arg:"REVISION" range:"1.."`
 }
 
@@ -75,7 +100,7 @@ func rollback(r *kit.Run) *cobra.Command {
 manifest file does not change: applying it again undoes the rollback.`,
 		Example: "  weir limits rollback 3",
 	}, func(ctx context.Context, q *rollbackRequest) error {
-		return r.Call(api.ShowRevision.Op, func(c api.Caller) error {
+		return q.call(ctx, r, api.ShowRevision.Op, func(c api.Caller) error {
 			found, _, err := api.ShowRevision.Call(ctx, c, &api.RevisionKey{Name: q.Manifest, Revision: q.Revision})
 			if err != nil {
 				return err
@@ -86,8 +111,11 @@ manifest file does not change: applying it again undoes the rollback.`,
 				return fmt.Errorf("revision %d was written by another version of weir: %w", q.Revision, err)
 			}
 			var p planner = onServer{c}
-			if local, ok := c.(api.Local); ok {
-				p = onStore{local.Limiter}
+			switch c := c.(type) {
+			case api.Local:
+				p = onStore{c.Limiter}
+			case *provisioner:
+				p = c
 			}
 			plans, err := makePlans(ctx, p, ms, manifest.PlanOptions{})
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/user"
+	"reflect"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -16,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/aws/function"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/manifest"
@@ -30,8 +32,26 @@ type lambdaFlags struct {
 
 // provisioner is the function that applies manifests.
 type provisioner struct {
-	client *lambda.Client
-	arn    string
+	client    *lambda.Client
+	arn       string
+	namespace string // of Call; "" is the function's own
+}
+
+// Call implements [api.Caller] for operations that read manifests.
+func (p *provisioner) Call(ctx context.Context, o *api.Op, req any) (any, error) {
+	q, err := json.Marshal(req)
+	if err != nil {
+		return nil, err
+	}
+	a, err := p.ask(ctx, function.Request{Action: "read", Read: o.Name, Query: q, Namespace: p.namespace})
+	if err != nil {
+		return nil, err
+	}
+	resp := o.NewResponse()
+	if err := json.Unmarshal(a.Value, resp); err != nil {
+		return nil, fmt.Errorf("the answer of function %s is not that of this weir: %w", p.arn, err)
+	}
+	return reflect.ValueOf(resp).Elem().Interface(), nil
 }
 
 // provisioner finds the function in the outputs of its stack.
@@ -47,10 +67,10 @@ func (f *lambdaFlags) provisioner(ctx context.Context) (*provisioner, error) {
 	found, err := cloudformation.NewFromConfig(cfg).DescribeStacks(
 		ctx, &cloudformation.DescribeStacksInput{StackName: &f.Stack},
 	)
-	var api smithy.APIError
+	var failed smithy.APIError
 	switch {
-	case errors.As(err, &api) && api.ErrorCode() == "ValidationError" &&
-		strings.Contains(api.ErrorMessage(), "does not exist"),
+	case errors.As(err, &failed) && failed.ErrorCode() == "ValidationError" &&
+		strings.Contains(failed.ErrorMessage(), "does not exist"),
 		err == nil && len(found.Stacks) == 0:
 		return nil, fmt.Errorf("stack %q in region %q: %w", f.Stack, cfg.Region, weir.ErrNotFound)
 	case err != nil:
@@ -61,7 +81,7 @@ func (f *lambdaFlags) provisioner(ctx context.Context) (*provisioner, error) {
 			strings.HasSuffix(aws.ToString(o.ExportName), "-LimitsProvisionerArn") {
 			// No retries: if only the answer was lost, a second apply would find its plan outdated.
 			once := func(o *lambda.Options) { o.Retryer = aws.NopRetryer{} }
-			return &provisioner{lambda.NewFromConfig(cfg, once), aws.ToString(o.OutputValue)}, nil
+			return &provisioner{client: lambda.NewFromConfig(cfg, once), arn: aws.ToString(o.OutputValue)}, nil
 		}
 	}
 	return nil, fmt.Errorf(
@@ -170,7 +190,7 @@ func (p *provisioner) apply(
 		return manifest.Result{}, err
 	}
 	got, err := p.ask(ctx, function.Request{
-		Action: "apply", Saved: text, Adopt: opts.Adopt, Keep: opts.Keep, Rate: opts.Rate,
+		Action: "apply", Saved: text, Adopt: opts.Adopt, Keep: opts.Keep, Rate: opts.Rate, Rollback: opts.Rollback,
 	})
 	if got.Result == nil {
 		return manifest.Result{}, err

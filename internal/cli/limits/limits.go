@@ -148,14 +148,20 @@ type named struct {
 	Manifest string `json:"manifest" default:"default"`
 }
 
+// exportRequest names what to export.
+type exportRequest struct {
+	named
+	lambdaFlags
+}
+
 func export(r *kit.Run) *cobra.Command {
 	return kit.Func(r, kit.Spec{
 		Use: "export", Short: "Print the live limits and entities as a manifest",
 		Long: `Prints the live limits and entities of the namespace as a manifest: those that the manifest
 manages and those that no manifest manages. Applying the result changes none of them.`,
 		Example: "  weir limits export",
-	}, func(ctx context.Context, q *named) error {
-		return r.Call(api.ExportManifest.Op, func(c api.Caller) error {
+	}, func(ctx context.Context, q *exportRequest) error {
+		return q.call(ctx, r, api.ExportManifest.Op, func(c api.Caller) error {
 			m, _, err := api.ExportManifest.Call(ctx, c, &api.ExportQuery{Manifest: q.Manifest})
 			if err != nil {
 				return err

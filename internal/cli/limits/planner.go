@@ -51,6 +51,19 @@ func claimed(r *kit.Run, err error) error {
 	return errors.Join(err, r.Print(conflicts, func() { claims(r, bad.Claims, true) }))
 }
 
+// call calls f with what runs an operation that reads manifests.
+func (f *lambdaFlags) call(ctx context.Context, r *kit.Run, o *api.Op, do func(api.Caller) error) error {
+	if f.Stack == "" {
+		return r.Call(o, do)
+	}
+	p, err := f.provisioner(ctx)
+	if err != nil {
+		return err
+	}
+	p.namespace = r.Requested()
+	return do(p)
+}
+
 // needStore returns an error for a flag that works only on a store.
 func (f *lambdaFlags) needStore(r *kit.Run, flag string) error {
 	if f.Stack != "" || r.Server != "" {
