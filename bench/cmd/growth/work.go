@@ -123,7 +123,9 @@ func (b *bench) findRedis(e *harness.Env) error {
 	}
 	b.calls = func() float64 { return info("commandstats", "cmdstat_evalsha:calls=", "cmdstat_fcall:calls=") }
 	b.memory = func() float64 { return info("memory", "used_memory:") }
-	b.open = func() (store.Store, error) { return redis.Open(e.Ctx, redis.Config{Address: "redis://" + addr}) }
+	b.open = func() (store.Store, error) {
+		return redis.Open(e.Ctx, redis.Config{Address: "redis://" + addr, CallTimeout: patience})
+	}
 	return nil
 }
 
