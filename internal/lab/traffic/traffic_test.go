@@ -203,3 +203,21 @@ func TestDecodeErrors(t *testing.T) {
 		}
 	}
 }
+
+// A run of two seconds has calls of every scenario with an open loop, bursts included.
+func TestBeginsSoon(t *testing.T) {
+	t.Parallel()
+	for _, name := range traffic.Names() {
+		sc, err := traffic.Named(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := traffic.NewPlan(sc, traffic.Settings{For: traffic.Span(2 * time.Second)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sc.Loop == traffic.Open && (p.Calls() == 0 || p.Due(0) >= 2*time.Second) {
+			t.Errorf("%s: %d calls, the first after %s", name, p.Calls(), p.Due(0))
+		}
+	}
+}
