@@ -9,13 +9,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
-	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
@@ -38,7 +36,8 @@ type Provisioner struct {
 // Request is a request to plan or apply a manifest, or to read what is kept of manifests.
 type Request struct {
 	Action string `json:"action"` // plan, apply or read
-	// Read is the operation of [api] that reads, with its request, in a namespace; "" is the default one.
+	// Read is the name of the operation that reads, as of a server, and Query its request, in a namespace; "" is the
+	// default one.
 	Read      string          `json:"read,omitempty"`
 	Query     json.RawMessage `json:"query,omitempty"`
 	Namespace string          `json:"namespace,omitempty"`
@@ -153,22 +152,45 @@ func (p *Provisioner) with(ctx context.Context, f func(*weir.Limiter) error) err
 	return errors.Join(f(lim), lim.Close())
 }
 
-// readable are the operations of requests that read.
-var readable = []*api.Op{api.ExportManifest.Op, api.ListManifests.Op, api.ListRevisions.Op, api.ShowRevision.Op}
-
+// read runs an operation that reads. Its request and its answer are those of the server's.
 func (r *Request) read(ctx context.Context, lim *weir.Limiter) (json.RawMessage, error) {
-	at := slices.IndexFunc(readable, func(o *api.Op) bool { return o.Name == r.Read })
-	if at < 0 {
-		return nil, fmt.Errorf("read %q is not an operation that reads manifests", r.Read)
+	var q struct {
+		Manifest, Name, After string
+		Max, Revision         int
 	}
-	q := readable[at].New()
-	if err := json.Unmarshal(r.Query, q); err != nil {
+	if err := json.Unmarshal(r.Query, &q); err != nil {
 		return nil, fmt.Errorf("query of %s: %w", r.Read, err)
 	}
 	if r.Namespace != "" {
 		lim = lim.In(r.Namespace)
 	}
-	found, err := readable[at].Run(ctx, lim, q)
+	var found any
+	var err error
+	switch r.Read {
+	case "exportManifest":
+		var m *manifest.Manifest
+		var left int
+		if m, left, err = manifest.Export(ctx, lim, cmp.Or(q.Manifest, manifest.DefaultName)); err == nil {
+			found = map[string]any{"text": string(m.Text()), "left_out": left}
+		}
+	case "listManifests", "manifestHistory":
+		var page admin.Page[admin.Revision]
+		page, err = admin.New(lim).Manifests.Revisions(ctx, admin.RevisionQuery{
+			Manifest: q.Name, After: q.After, Max: q.Max,
+		})
+		found = map[string]any{"items": page.Items, "next": page.Next}
+	case "showRevision":
+		var rev admin.Revision
+		var text []byte
+		rev, text, err = admin.New(lim).Manifests.Revision(ctx, q.Name, q.Revision)
+		found = struct {
+			admin.Revision
+
+			Text string `json:"text"`
+		}{rev, string(text)}
+	default:
+		err = fmt.Errorf("read %q is not an operation that reads manifests", r.Read)
+	}
 	if err != nil {
 		return nil, err
 	}
