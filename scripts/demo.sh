@@ -133,9 +133,10 @@ cat <<END
 # continue by hand
 export WEIR_STORE=disk:.bin/try
 .bin/weir system set -l rpm:5/min
-.bin/weir acquire key-alice gpt-4 rpm=3
-.bin/weir acquire key-alice gpt-4 rpm=3
-.bin/weir wait key-alice gpt-4 rpm=3
+.bin/weir acquire key-carol my-model rpm=3
+.bin/weir acquire key-carol my-model rpm=3    # refused
+.bin/weir explain key-carol my-model rpm=3    # why
+.bin/weir wait key-carol my-model rpm=3
 .bin/weir bucket list
 .bin/weir replay $log --limit rpm:20/min:40 --entity client
 .bin/weir serve --http 127.0.0.1:8080      # until Ctrl-C; in another terminal:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/internal/cursor"
 	"github.com/weirlimits/weir/store/internal/ledger"
@@ -102,7 +103,7 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePage,
 	}
 	return ledger.Page(&q, func(after *cursor.Position, f func(store.UsageRecord) bool) error {
 		if after == nil && !q.Known {
-			if err := s.kept(ctx); err != nil {
+			if _, _, err := s.Booked(ctx); err != nil {
 				return err
 			}
 		}
@@ -113,17 +114,26 @@ func (s *Store) Usage(ctx context.Context, q store.UsageQuery) (store.UsagePage,
 	})
 }
 
-// kept returns an error if nobody has ever booked usage, or not for weeks.
-func (s *Store) kept(ctx context.Context) error {
-	key := s.keys.passed()
-	n, err := call(ctx, &s.server, script.Kept, []string{key}, nil, asInt)
-	switch {
-	case err != nil:
-		return s.trouble("usage", key, err)
-	case n == 0:
-		return fmt.Errorf("%w: in Redis, weir serve --aggregate or weir aggregate books it", store.ErrNoUsage)
+// Booked returns when the last complete pass over all buckets began, by the clock of its reader, and the time that
+// passes may be apart without losing anything. It fails with [store.ErrNoUsage] if nobody has ever booked usage, or not
+// for weeks.
+func (s *Store) Booked(ctx context.Context) (at time.Time, apart time.Duration, err error) {
+	if err := s.ready(ctx); err != nil {
+		return time.Time{}, 0, err
 	}
-	return nil
+	key := s.keys.passed()
+	got, err := call(ctx, &s.server, script.Last, []string{key}, nil, asString)
+	switch {
+	case err == nil && got == "":
+		err = fmt.Errorf("%w: in Redis, weir serve --aggregate or weir aggregate books it", store.ErrNoUsage)
+		return time.Time{}, 0, err
+	case err == nil && len(got) != 8:
+		err = layout.ErrFormat
+	}
+	if err != nil {
+		return time.Time{}, 0, s.trouble("usage", key, err)
+	}
+	return clock.Time(layout.Read64(got)), s.cfg.Margin, nil
 }
 
 // scanAll calls f with the sums over the store. Each namespace holds its part of them.

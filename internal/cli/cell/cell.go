@@ -246,7 +246,7 @@ func printCells(ctx context.Context, a *kit.Run, r cells.Registry) error {
 	for i := range v.Cells {
 		c := &v.Cells[i]
 		cv := cellView{
-			Cell: c.Name, State: stateOf(c), Share: cells.Fraction(c.Shares.Of(cells.Default)),
+			Cell: c.Name, State: stores.StateOf(c), Share: cells.Fraction(c.Shares.Of(cells.Default)),
 			InForce:   cells.Fraction(c.InForce()),
 			Processes: len(c.Instances), Others: c.Others, Joined: kit.Instant(c.Joined),
 		}
@@ -271,22 +271,6 @@ func printCells(ctx context.Context, a *kit.Run, r cells.Registry) error {
 			}
 		}
 	})
-}
-
-func stateOf(c *cells.CellView) string {
-	switch {
-	case c.Draining && c.InForce() > 0:
-		return "draining"
-	case c.Draining:
-		return "drained"
-	case len(c.Instances) == 0 && c.InForce() == 0:
-		return "joined"
-	case c.Missing && c.Version.Epoch > 0:
-		return "missing"
-	case c.InForce() == 0:
-		return "waiting"
-	}
-	return "active"
 }
 
 // sharesView shows how limits are divided, as printed.

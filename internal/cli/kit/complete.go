@@ -25,7 +25,8 @@ var completes = map[string]lister{
 	"ENTITY": entityIDs, "ID": entityIDs, "--entity": entityIDs, "--parent": entityIDs,
 	"RESOURCE": resourceNames, "--resource": resourceNames,
 	"PLAN": planNames, "--plan": planNames,
-	"--group": groupNames, // see also OnGroups
+	"--group":    groupNames, // see also OnGroups
+	"--manifest": manifestNames,
 }
 
 // families are the commands whose argument names one of their kind.
@@ -79,6 +80,11 @@ func planNames(ctx context.Context, c api.Caller, prefix string) ([]string, erro
 func groupNames(ctx context.Context, c api.Caller, prefix string) ([]string, error) {
 	all, _, err := All(ctx, c, api.ListResources, &api.Page{}, nil)
 	return namesOf(all, prefix, func(l **api.Limits) string { return (*l).Group }), err
+}
+
+func manifestNames(ctx context.Context, c api.Caller, prefix string) ([]string, error) {
+	all, _, err := All(ctx, c, api.ListRevisions, &api.RevisionQuery{}, nil)
+	return namesOf(all, prefix, func(r *admin.Revision) string { return r.Manifest }), err
 }
 
 func namespaceNames(ctx context.Context, c api.Caller, prefix string) ([]string, error) {

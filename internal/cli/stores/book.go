@@ -83,15 +83,30 @@ func bookDynamo(ctx context.Context, address secret.Address, b *Booking) error {
 			Store: st, NoSplit: b.NoSplit, Log: b.Log,
 			Metering: dynamodb.Metering{Retention: b.Retention, Windows: b.Windows, Without: b.Without},
 		},
-		ARN: arn, Poll: b.Every,
-		Streams: dynamodbstreams.NewFromConfig(cfg, func(o *dynamodbstreams.Options) {
-			if d.Endpoint != "" {
-				o.BaseEndpoint = &d.Endpoint
-			}
-		}),
+		ARN: arn, Poll: b.Every, Streams: streamsOf(&d, cfg),
 	}
 	b.Started("reading the stream of " + d.Table)
 	return r.Run(ctx)
+}
+
+// aggregatorFinding reports how far weir aggregate is behind a table's stream.
+func aggregatorFinding(ctx context.Context, d *storeurl.DynamoDB, arn string) Finding {
+	st, cfg, err := d.Open(ctx)
+	if err != nil {
+		return lagFinding(0, false, err)
+	}
+	defer st.Close()
+	r := &stream.Reader{Config: stream.Config{Store: st}, ARN: arn, Streams: streamsOf(d, cfg)}
+	return lagFinding(r.Lag(ctx, time.Now().Add(st.Skew())))
+}
+
+// streamsOf returns a client of streams.
+func streamsOf(d *storeurl.DynamoDB, cfg aws.Config) *dynamodbstreams.Client {
+	return dynamodbstreams.NewFromConfig(cfg, func(o *dynamodbstreams.Options) {
+		if d.Endpoint != "" {
+			o.BaseEndpoint = &d.Endpoint
+		}
+	})
 }
 
 // streamOf returns the ARN of a table's stream. If the stream is off, enable turns it on.

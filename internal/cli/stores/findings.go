@@ -68,7 +68,13 @@ func cellFinding(ctx context.Context, st store.Store) Finding {
 	return f
 }
 
-// usageFinding reports whether usage is booked. No decision depends on it, so that it is no problem if none is.
+// passes is a store whose buckets a reader of usage passes over; see [redis.Store.Booked].
+type passes interface {
+	Booked(context.Context) (at time.Time, apart time.Duration, err error)
+}
+
+// usageFinding reports whether usage is booked, and how far the reader is behind. No decision depends on it, so that it
+// is no problem if none is; it is one if a reader loses what was spent.
 func usageFinding(ctx context.Context, st store.Store) Finding {
 	const name = "usage"
 	reads, ok := st.(store.Usage)
@@ -83,7 +89,53 @@ func usageFinding(ctx context.Context, st store.Store) Finding {
 	if errors.Is(err, store.ErrNoUsage) {
 		return findingOf(name, nil, err.Error())
 	}
-	return findingOf(name, err, "is kept")
+	by, ok := st.(passes)
+	if err != nil || !ok {
+		return findingOf(name, err, "is kept")
+	}
+	at, apart, err := by.Booked(ctx)
+	if err != nil {
+		return findingOf(name, err, "")
+	}
+	return passedFinding(now.Sub(at), apart)
+}
+
+// passedFinding judges how long ago a reader of usage passed over the buckets, by how far apart passes may be.
+func passedFinding(ago, apart time.Duration) Finding {
+	ago = max(0, ago.Round(time.Second))
+	f := Finding{Name: "usage", OK: ago < apart, Detail: fmt.Sprintf("is kept, and was last booked %s ago", ago)}
+	if !f.OK {
+		f.Detail += fmt.Sprintf(": after %s, what buckets that expire had counted is lost", apart)
+		f.Remedy = "run weir serve --aggregate, or weir aggregate, all the time"
+	}
+	return f
+}
+
+const (
+	// muchBehind is a lag that a reader of a table's stream should not have.
+	muchBehind = 5 * time.Minute
+	// farBehind is a lag at which usage is about to be lost: a stream keeps records for a day.
+	farBehind = 12 * time.Hour
+)
+
+// lagFinding judges how old the oldest change is that no weir aggregate has counted; read is whether one has ever run.
+func lagFinding(lag time.Duration, read bool, err error) Finding {
+	f := Finding{Name: "aggregator", OK: err != nil || lag < farBehind}
+	lag = max(0, lag.Round(time.Second))
+	switch {
+	case err != nil:
+		f.Detail = "its lag is not known: " + reason(err)
+		f.Remedy = "permit dynamodb:DescribeStream, GetShardIterator and GetRecords to see it"
+	case !read:
+		f.Detail = "weir aggregate has not read the stream"
+		f.Remedy = "if a function of a stack reads it, see weir aws status NAME; otherwise run weir aggregate"
+	case lag < muchBehind:
+		f.Detail = fmt.Sprintf("is %s behind", lag)
+	default:
+		f.Detail = fmt.Sprintf("is %s behind; the stream keeps records for a day", lag)
+		f.Remedy = "see that weir aggregate runs, and its log; run more of them if it is too slow"
+	}
+	return f
 }
 
 // describer is the part of DynamoDB's client that shows how a table is kept.

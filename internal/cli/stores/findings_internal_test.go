@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsdynamodb "github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -88,5 +89,34 @@ func TestLimitsFinding(t *testing.T) {
 	}
 	if f := limitsFinding(t.Context(), st); !f.OK || f.Remedy == "" || f.Detail != "differ in default, tenant" {
 		t.Errorf("two cells that differ: %+v", f)
+	}
+}
+
+// How far the readers of usage are behind is reported with what to do; it is a problem only where usage is lost.
+func TestLagFindings(t *testing.T) {
+	t.Parallel()
+	denied := &smithy.GenericAPIError{Code: "AccessDeniedException", Message: "long"}
+	for name, tt := range map[string]struct {
+		got            Finding
+		ok             bool
+		detail, remedy string // beginnings
+	}{
+		"never":      {lagFinding(0, false, nil), true, "weir aggregate has not read the stream", "if a function"},
+		"up to date": {lagFinding(1500*time.Millisecond, true, nil), true, "is 2s behind", ""},
+		"skewed":     {lagFinding(-time.Second, true, nil), true, "is 0s behind", ""},
+		"behind":     {lagFinding(time.Hour, true, nil), true, "is 1h0m0s behind; the stream keeps", "see that weir aggregate runs"},
+		"losing":     {lagFinding(13*time.Hour, true, nil), false, "is 13h0m0s behind; the stream keeps", "see that weir aggregate runs"},
+		"denied":     {lagFinding(0, true, denied), true, "its lag is not known: AccessDeniedException", "permit dynamodb:"},
+		"passed":     {passedFinding(12*time.Second, time.Hour), true, "is kept, and was last booked 12s ago", ""},
+		"ahead":      {passedFinding(-time.Second, time.Hour), true, "is kept, and was last booked 0s ago", ""},
+		"apart":      {passedFinding(2*time.Hour, time.Hour), false, "is kept, and was last booked 2h0m0s ago: after 1h0m0s", "run weir serve --aggregate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if f := tt.got; f.OK != tt.ok || !strings.HasPrefix(f.Detail, tt.detail) ||
+				!strings.HasPrefix(f.Remedy, tt.remedy) || (tt.remedy == "") != (f.Remedy == "") {
+				t.Errorf("%+v", f)
+			}
+		})
 	}
 }

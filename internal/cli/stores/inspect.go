@@ -179,6 +179,9 @@ func inspectDynamo(
 		add("table", err, "")
 	} else if report.OK() {
 		all = append(all, keptFindings(ctx, client, d.Table)...)
+		if arn, err := streamOf(ctx, client, d.Table, false); err == nil { // otherwise the stream's finding has why
+			all = append(all, aggregatorFinding(ctx, &d, arn))
+		}
 	}
 	return all, nil
 }

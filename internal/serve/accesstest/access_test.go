@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -277,8 +278,12 @@ func (g *matrix) state(t *testing.T) string {
 	return fmt.Sprintf("%+v", all)
 }
 
+// role is what a refusal names that is not the same for all requests: what the kind of request needs.
+var role = regexp.MustCompile(`needs the role (\w+)( in all namespaces)?`)
+
 // TestAccess makes every request of the table with tokens of all kinds. It must be answered if, and only if, the token
-// may make it; those that may not change nothing, and get the same answer whatever exists.
+// may make it; those that may not change nothing, and get the same answer whatever exists, which names the role that is
+// lacking.
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -309,7 +314,10 @@ func TestAccess(t *testing.T) {
 							continue
 						}
 						denied++
-						refusals[refusal] = true
+						if named := role.FindStringSubmatch(refusal); named != nil && named[1] != r.role {
+							t.Errorf("%s %s needs the role %s, and the refusal names %s", r.method, r.path, r.role, named[1])
+						}
+						refusals[role.ReplaceAllString(refusal, "needs a role")] = true
 					}
 				}
 			}
@@ -317,7 +325,7 @@ func TestAccess(t *testing.T) {
 				t.Error("requests that were refused have had an effect")
 			}
 		}
-		if len(refusals) != 6 { // over HTTP and gRPC: no token, no access, no such lease
+		if len(refusals) != 8 { // over HTTP and gRPC: no token, no role, no access, no such lease
 			t.Errorf("there are %d different refusals: %q", len(refusals), slices.Sorted(maps.Keys(refusals)))
 		}
 		t.Logf("%d rows, %d tokens: %d requests denied, %d allowed, %d wrongly", len(rows), len(g.holders), denied, allowed, wrong)

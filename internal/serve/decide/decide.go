@@ -228,7 +228,7 @@ func (d *Decider) In(c *Caller, a auth.Access) (*weir.Limiter, error) {
 		a.Namespace = c.Namespace(d.Limiter.Namespace())
 	}
 	if lacks := c.Lacks(a); lacks != "" {
-		return nil, &RefusalError{ErrForbidden, lacks, c.Principal}
+		return nil, Refused(c.Principal, lacks, a.Role, false)
 	}
 	return d.Limiter.In(a.Namespace), nil
 }

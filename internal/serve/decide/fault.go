@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"slices"
@@ -39,7 +40,7 @@ type Error struct {
 // Error returns the detail.
 func (e *Error) Error() string { return e.Detail }
 
-// The errors of this package. Those about permission always have the same text, so that they do not reveal what exists.
+// The errors of this package. Those about permission do not depend on what exists; see also [Refused].
 var (
 	ErrUnauthenticated = &Error{
 		Unauthenticated, "send Authorization: Bearer and a token that has not expired or been revoked",
@@ -71,6 +72,21 @@ var (
 	ErrExpired  = &Error{Code(weir.CodeExpired), "an expired lease counts as committed: its tokens are spent"}
 	ErrSlotLost = &Error{Code(weir.CodeExpired), "a slot was not renewed in time, and is lost: acquire again"}
 )
+
+// Refused returns the refusal of a principal that lacks something for what it requests. It names the role that is
+// lacking, which depends on the kind of the request alone; everywhere is for a role that is needed in all namespaces.
+func Refused(p *auth.Principal, lacks auth.Reason, role auth.Role, everywhere bool) *RefusalError {
+	r := &RefusalError{ErrForbidden, lacks, p}
+	if lacks == auth.NoRole {
+		in := ""
+		if everywhere {
+			in = " in all namespaces"
+		}
+		r.Answer = &Error{Forbidden, fmt.Sprintf(
+			"this needs the role %s%s, which the token lacks: GET /v1/whoami returns what it may do", role, in)}
+	}
+	return r
+}
 
 // ErrTooLong refuses a request because others that wait came first.
 var ErrTooLong = &weir.ExceededError{Decision: weir.Decision{RetryAfter: time.Second}}

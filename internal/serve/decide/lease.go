@@ -41,7 +41,7 @@ func (d *Decider) Hold(lim *weir.Limiter, lease *weir.Lease) Lease {
 // its entity and resource may change it, whoever has acquired it. For all others, it does not exist.
 func (d *Decider) Lease(ctx context.Context, c *Caller, id string) (Lease, error) {
 	if !c.Has(auth.Acquire) {
-		return Lease{}, &RefusalError{ErrForbidden, auth.NoRole, c.Principal}
+		return Lease{}, Refused(c.Principal, auth.NoRole, auth.Acquire, false)
 	}
 	signer := d.Signer()
 	signed, ok := signer.Parse(id)

@@ -56,7 +56,7 @@ func (s *Server) admitted(n need, serve handler) handler {
 		switch {
 		case n.everywhere && !p.May(auth.Access{Role: n.role, Namespace: auth.All}),
 			!n.authenticated && !p.Has(n.role):
-			return &decide.RefusalError{Answer: decide.ErrForbidden, Reason: auth.NoRole, By: p}
+			return decide.Refused(p, auth.NoRole, n.role, n.everywhere)
 		case n.exempt:
 			return serve(w, r)
 		}

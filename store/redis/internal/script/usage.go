@@ -42,5 +42,6 @@ var (
 	Passed      = newScript(writes, luaUsagePassed)
 	Discard     = newScript(frees, "for i = 1, #ARGV do redis.call('LREM', KEYS[1], 1, ARGV[i]) end return 0")
 	Kept        = newScript(frees, "return redis.call('EXISTS', KEYS[1])")
+	Last        = newScript(frees, "return redis.call('GET', KEYS[1]) or ''")
 	Begun       = newScript(frees, "return redis.call('SREM', KEYS[1], ARGV[1])")
 )

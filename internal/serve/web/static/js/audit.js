@@ -3,7 +3,7 @@
 import { get } from './api.js';
 import { h } from './dom.js';
 import { limitText, when } from './format.js';
-import { code, empty, entityLink, head, pages, panel, resourceName, table } from './parts.js';
+import { code, empty, entityLink, head, pages, panel, principalName, resourceName, table } from './parts.js';
 import { go, link } from './route.js';
 
 /** @type {import('./main.js').Page} */
@@ -31,7 +31,7 @@ export async function page(root, { params, signal }) {
  */
 export function trail(subject, signal) {
   return pages((after) => get('/v1/audit', { subject, after, max: 50 }, signal), (items) => items.length
-    ? table('Changes', ['When', 'Who', 'Action', 'Subject', 'Change'], items.map((e) => [when(e.at), [e.principal === 'http' ? 'anonymous' : code(e.principal), e.source && h('span', { class: 'dim' }, ` from ${e.source}`)], h('span', { class: 'id' }, e.action), about(e.subject), change(e)]))
+    ? table('Changes', ['When', 'Who', 'Action', 'Subject', 'Change'], items.map((e) => [when(e.at), [principalName(e.principal), e.source && h('span', { class: 'dim' }, ` from ${e.source}`)], h('span', { class: 'id' }, e.action), about(e.subject), change(e)]))
     : empty('No changes', subject ? 'This subject has not changed, or its changes are no longer kept.' : 'Nothing has changed yet.'));
 }
 

@@ -4,7 +4,7 @@ import { ask, get, Problem, segment } from './api.js';
 import { confirmed, field } from './dialog.js';
 import { announce, h, swap } from './dom.js';
 import { count, num, parseCount, when } from './format.js';
-import { button, chip, code, panel, resourceName, table } from './parts.js';
+import { button, chip, code, panel, principalName, resourceName, table } from './parts.js';
 
 /** @typedef {{entity: string, resource: string, limit: string}} Balance */
 
@@ -74,5 +74,5 @@ function topUp(b, then) {
 async function lastCredits(b) {
   const { items } = await get(`${path(b)}/history`, { resource: b.resource, max: 5 });
   return items.length > 0 && [h('h3', null, 'Last credits'), h('ul', { class: 'limits' }, items.map((/** @type {any} */ c) =>
-    h('li', null, num(c.amount), ' ', code(c.id), ' ', h('span', { class: 'dim' }, when(c.at), ` by ${c.principal}`))))];
+    h('li', null, num(c.amount), ' ', code(c.id), ' ', h('span', { class: 'dim' }, when(c.at), ' by ', principalName(c.principal)))))];
 }

@@ -40,7 +40,7 @@ async function draw(focus = false) {
   menu(false);
   navigation(page);
   if (!entry) {
-    swap(main, h('div', { class: 'page', 'data-page': page }, head('Page not found'), empty('There is nothing here', `The dashboard has no page ${page}.`)));
+    swap(main, h('div', { class: 'page', 'data-page': page }, head('Page not found'), empty('There is nothing here', `The dashboard has no page “${page}”.`)));
     return;
   }
   document.title = visible([params.get('id') ?? params.get('name') ?? params.get('resource'), entry.title, 'weir'].filter(Boolean).join(' · '));

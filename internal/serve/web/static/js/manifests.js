@@ -4,7 +4,7 @@ import { ask, get, Problem, segment } from './api.js';
 import { confirmed } from './dialog.js';
 import { announce, h, swap } from './dom.js';
 import { when } from './format.js';
-import { adminButton, chip, code, empty, head, pages, panel, table, trouble } from './parts.js';
+import { adminButton, chip, code, empty, head, pages, panel, principalName, table, trouble } from './parts.js';
 import { link } from './route.js';
 
 /** @type {import('./main.js').Page} */
@@ -13,7 +13,7 @@ export async function page(root, context) {
   if (name) return one(root, context, name);
   const list = await pages((after) => get('/v1/manifests', { after, max: 100 }, context.signal), (items) => items.length
     ? table('Manifests', ['Manifest', { title: 'Revision', num: true }, 'Applied', 'By', 'Summary'], items.map((r) => [
-      h('a', { class: 'id', href: link('manifests', { name: r.manifest }) }, r.manifest), r.revision, when(r.at), code(r.by), r.summary]))
+      h('a', { class: 'id', href: link('manifests', { name: r.manifest }) }, r.manifest), r.revision, when(r.at), principalName(r.by), r.summary]))
     : empty('No manifests', 'Declare limits in a YAML file and apply it: ', code('weir limits apply -f limits.yaml')));
   root.append(head('Manifests', { lead: 'Limits as code, and the revisions that were applied.' }), panel('Latest revisions', { wide: true }, list));
 }
@@ -34,7 +34,7 @@ async function one(root, { params, signal, reload }, name) {
     panel('Drift', { note: 'How the live limits differ from the latest revision' }, drift),
     panel('History', {}, history.items.length ? table('Revisions', ['Revision', 'Applied', 'By', 'Summary', { title: 'Actions', hide: true, num: true }],
       history.items.map((/** @type {any} */ r) => [
-        h('a', { href: link('manifests', { name, revision: String(r.revision) }), 'aria-current': r.revision === chosen ? 'true' : null }, `${r.revision}`), when(r.at), code(r.by), r.summary,
+        h('a', { href: link('manifests', { name, revision: String(r.revision) }), 'aria-current': r.revision === chosen ? 'true' : null }, `${r.revision}`), when(r.at), principalName(r.by), r.summary,
         r !== last && adminButton('Roll back', () => rollback(name, r, reload), { look: 'quiet', about: `to revision ${r.revision}` })]))
       : empty('Never fully applied', 'Apply the manifest again to continue where it stopped.')),
     panel(last ? `Text of revision ${chosen}` : 'Text', { wide: true }, text));

@@ -30,7 +30,7 @@ export async function page(root, { ns, signal }) {
   });
   const steps = panel('First steps', { wide: true, note: 'Nothing has been decided since this server started' },
     h('ol', { class: 'first' }, h('li', null, h('a', { href: link('limits') }, 'Set limits'), ', such as 60 requests a minute for all entities.'),
-      h('li', null, 'Ask for a decision; beyond this machine with a token, in the header Authorization:', h('pre', { tabindex: '0' }, `curl -H 'Content-Type: application/json' -d '{"entity":"key-alice","resource":"gpt-4","tokens":{"rpm":1}}' ${location.origin}/v1/acquire`)),
+      h('li', null, 'Ask for a decision. If the server requires a token, add the header Authorization:', h('pre', { tabindex: '0' }, `curl -H 'Content-Type: application/json' -d '{"entity":"key-alice","resource":"gpt-4","tokens":{"rpm":1}}' ${location.origin}/v1/acquire`)),
       h('li', null, 'See what is left, and why, under ', h('a', { href: link('buckets') }, 'Buckets'), '.')));
   steps.hidden = true;
   const pick = h('div'), spenders = h('div'), losers = h('div'), started = h('span');
@@ -95,7 +95,7 @@ export async function page(root, { ns, signal }) {
     keepFocus(spenders, shown.length ? table('Top spenders', ['Entity', 'Resource', `${limit} spent`], shown.slice(0, 10).map((t) => [row(t), code(t.resource), shareBar(t.tokens, most)]))
       : empty('Nothing spent yet', 'Once requests are admitted, this shows which entities spend most.'));
     keepFocus(losers, lost.length ? table('Most refused', ['Entity', 'Resource', 'Requests refused'], lost.slice(0, 10).map((t) => [row(t), code(t.resource), shareBar(t.refused, worst, 'refused')]))
-      : empty('No refusals', 'All requests so far were within their limits.'));
+      : empty('No refusals', 'No request was beyond its limits.'));
   }
 
   /** @param {string} to @param {Problem} [problem] */

@@ -120,6 +120,14 @@ export function resourceCode(resource) {
   return aggregate(resource) ? h('span', null, resourceName(resource)) : code(resource);
 }
 
+/**
+ * Who made a change: without tokens, whoever used HTTP.
+ * @param {string} name
+ */
+export function principalName(name) {
+  return name === 'http' ? 'anonymous' : code(name);
+}
+
 /** @param {string | undefined} name */
 export function planLink(name) {
   return name && h('a', { class: 'chip', href: link('limits', { plan: name }) }, `plan ${name}`);
