@@ -32,7 +32,8 @@ var (
 // are generated, and decisions are records of their time.
 func isHandwritten(name string) bool {
 	return name == "README.md" || strings.HasPrefix(name, "docs/") && path.Ext(name) == ".md" &&
-		name != "docs/benchmarks.md" && !strings.HasPrefix(name, "docs/reference/") && !strings.HasPrefix(name, "docs/adr/")
+		name != "docs/benchmarks.md" && name != "docs/growth.md" &&
+		!strings.HasPrefix(name, "docs/reference/") && !strings.HasPrefix(name, "docs/adr/")
 }
 
 // prose returns a page's text without fenced blocks, comments and the targets of links.
