@@ -222,7 +222,7 @@ func (d *decision) without(items []item, cause error) error {
 			it.policy = nil
 		}
 		if it.policy == nil { // otherwise the ids were checked when it was made
-			if err := policy.CheckIDs(it.req.Entity, it.req.Resource); err != nil {
+			if err := record.CheckIDs(it.req.Entity, it.req.Resource); err != nil {
 				return it.wrap(publicError(err))
 			}
 			it.policy = l.policies.Known(it.req.Entity, it.req.Resource, it.req.usesOwn())

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/record"
 )
 
 // Format is how clients are told that a request was not admitted.
@@ -88,7 +88,7 @@ func (p *Problem) openAICode() string {
 var units = [...]struct {
 	name   string
 	counts func(limit string) bool
-}{{"requests", policy.CountsRequests}, {"tokens", countsTokens}}
+}{{"requests", record.CountsRequests}, {"tokens", countsTokens}}
 
 // countsTokens reports whether a limit of that name counts the tokens of language models.
 func countsTokens(name string) bool {

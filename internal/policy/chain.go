@@ -23,13 +23,6 @@ type others struct {
 	aggregates []string // what the resource is charged to besides itself
 }
 
-func (p *Policy) others() others {
-	if p.beside == nil {
-		return others{}
-	}
-	return *p.beside
-}
-
 // member is an entity of a chain.
 type member struct {
 	id    string

@@ -207,7 +207,7 @@ func (n *Namespace) Prefetch(
 	var level []subject
 	seen := make(map[subject]bool)
 	add := func(s subject) {
-		if !seen[s] && CheckIDs(s.entity, s.resource) == nil {
+		if !seen[s] && record.CheckIDs(s.entity, s.resource) == nil {
 			seen[s] = true
 			level = append(level, s)
 		}

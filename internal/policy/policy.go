@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"slices"
@@ -43,6 +44,8 @@ type freshness struct {
 	beside     *others       // nil: nothing
 }
 
+func (p *Policy) others() others { return *cmp.Or(p.beside, new(others)) }
+
 // Target is one bucket of a policy, with the limits that apply to it.
 type Target struct {
 	Bucket   store.Bucket
@@ -71,19 +74,10 @@ func (t *Target) Charge(i int) store.Charge {
 	return c
 }
 
-// CountsRequests reports whether a limit of that name counts requests.
-func CountsRequests(name string) bool {
-	switch name {
-	case "rps", "rpm", "rph", "rpd", "requests":
-		return true
-	}
-	return false
-}
-
 // singleCharge returns the charge of one request if these are all the limits, there is exactly one, and it counts
 // requests; otherwise nil.
 func singleCharge(limits []store.Limit) *store.Charge {
-	if len(limits) != 1 || !CountsRequests(limits[0].Name) || limits[0].IsSlots() {
+	if len(limits) != 1 || !record.CountsRequests(limits[0].Name) || limits[0].IsSlots() {
 		return nil
 	}
 	return &store.Charge{Limit: &limits[0], Amount: 1000}
@@ -98,7 +92,7 @@ func (p *Policy) prepare() {
 		charges := make([]store.Charge, len(t.Limits))
 		for j := range charges {
 			charges[j].Limit, charges[j].Shadow = &t.Limits[j], t.Shadow.Has(j)
-			if CountsRequests(t.Limits[j].Name) && !t.Limits[j].IsSlots() {
+			if record.CountsRequests(t.Limits[j].Name) && !t.Limits[j].IsSlots() {
 				charges[j].Amount = 1000
 				counts = true
 			}

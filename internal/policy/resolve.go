@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -143,16 +142,11 @@ func (r *Resolver) expected(namespaceID, resource string) []string {
 	return record.Aggregates(group, totals)
 }
 
-// CheckIDs returns a [*record.FieldError] if no request can have these ids. Resolve checks them when it makes a policy.
-func CheckIDs(entity, resource string) error {
-	return cmp.Or(record.CheckID("entity", entity), record.CheckID("resource", resource))
-}
-
 // build makes a policy. If seen is not nil, it is called with what is found about each entity.
 func (r *Resolver) build(
 	s *namespaceState, entity, resource string, own bool, from lookup, seen func(*Policy, *member),
 ) (*Policy, error) {
-	if err := CheckIDs(entity, resource); err != nil {
+	if err := record.CheckIDs(entity, resource); err != nil {
 		return nil, err
 	}
 	p := &Policy{NamespaceID: s.id, Entity: entity, Resource: resource, freshness: freshness{state: s}}

@@ -51,7 +51,7 @@ func parse(args []string, progress io.Writer) (*command, error) {
 	flags.BoolVar(&c.alone, "alone", false, "run weir without its peers")
 	flags.StringVar(&c.part, "part", "", "also write the table to this file, as a part of docs/benchmarks.md")
 	flags.BoolVar(&c.strict, "strict", false, "fail when a target is missed, or with -against a ratio is worse")
-	flags.StringVar(&c.against, "against", "", "compare with this page, such as docs/benchmarks.md, and print only that")
+	flags.StringVar(&c.against, "against", "", "compare with this page, such as docs/benchmarks.md; print only that")
 	flags.StringVar(&c.cpu, "cpuprofile", "", "write a CPU profile of the whole run to this file")
 	err := flags.Parse(args)
 	if err != nil {

@@ -135,7 +135,8 @@ func (b *bench) findDynamo(e *harness.Env) error {
 		return err
 	}
 	var units atomic.Int64
-	b.calls, b.units = func() float64 { return float64(e.Calls.Load()) }, func() float64 { return float64(units.Load()) }
+	b.calls = func() float64 { return float64(e.Calls.Load()) }
+	b.units = func() float64 { return float64(units.Load()) }
 	b.open = func() (store.Store, error) {
 		c, err := engine.Connect(dynamodb.Tune, engine.Counted(&e.Calls))
 		if err != nil {

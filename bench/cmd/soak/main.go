@@ -25,7 +25,7 @@ import (
 func main() {
 	length := flag.Duration("for", 30*time.Minute, "how long")
 	binary := flag.String("weir", "../.bin/weir", "the `PATH` of the command")
-	store := flag.String("store", "memory:", "what it serves from; redis and dynamodb: a server, or the engine, of its own")
+	store := flag.String("store", "memory:", "what it serves from; redis and dynamodb: a server or engine of its own")
 	entities := flag.Int("entities", 100_000, "who asks at a time: half by Zipf's law, half at random")
 	rate := flag.Float64("rate", 0, "decisions a second; 0: half of what it reaches in 10 s")
 	flag.Parse()

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/weirlimits/weir/internal/clock"
-	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
@@ -52,7 +51,7 @@ func (d *Demand) Of(l *store.Limit) (n int64, named bool) {
 	case named:
 	case l.IsSlots():
 		n = 1
-	case policy.CountsRequests(l.Name):
+	case record.CountsRequests(l.Name):
 		n = d.Requests
 	}
 	return n, named

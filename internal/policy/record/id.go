@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"unicode"
@@ -29,6 +30,11 @@ func CheckID(field, id string) error {
 			"total, too", id)
 	}
 	return checkText(field, id)
+}
+
+// CheckIDs returns a [*FieldError] if no request can have these ids. Resolve checks them when it makes a policy.
+func CheckIDs(entity, resource string) error {
+	return cmp.Or(CheckID("entity", entity), CheckID("resource", resource))
 }
 
 // CheckResource is CheckID for a resource that limits and buckets have: it accepts the total and groups, too.

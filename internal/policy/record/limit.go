@@ -413,3 +413,12 @@ func (l *Limit) UnmarshalJSON(data []byte) error {
 	}
 	return err
 }
+
+// CountsRequests reports whether a limit of that name counts requests.
+func CountsRequests(name string) bool {
+	switch name {
+	case "rps", "rpm", "rph", "rpd", "requests":
+		return true
+	}
+	return false
+}
