@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -209,16 +210,17 @@ func (r *Result) summary(rollback int) string {
 	if rollback > 0 {
 		return fmt.Sprintf("rollback to revision %d", rollback)
 	}
-	text := fmt.Sprintf("%d created, %d updated, %d deleted", r.Created, r.Updated, r.Deleted)
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d created, %d updated, %d deleted", r.Created, r.Updated, r.Deleted)
 	for _, more := range []struct {
 		n    int
 		what string
 	}{{r.Adopted, "adopted"}, {r.Moved, "moved"}, {r.Released, "released"}, {r.Kept, "kept"}} {
 		if more.n > 0 {
-			text += fmt.Sprintf(", %d %s", more.n, more.what)
+			fmt.Fprintf(&text, ", %d %s", more.n, more.what)
 		}
 	}
-	return text
+	return text.String()
 }
 
 // takeLock waits for another process that is applying the manifest. Its changes make this plan outdated.

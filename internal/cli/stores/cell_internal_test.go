@@ -1,6 +1,7 @@
 package stores
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/weirlimits/weir/internal/fleet/cells"
@@ -54,19 +55,19 @@ func TestCellFindings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			problems := ""
+			var problems strings.Builder
 			found := map[string]string{}
 			for _, f := range registered(&tt.view, "eu", tt.share) {
 				found[f.Name] = f.Detail
 				if !f.OK {
-					problems += f.Name + " "
+					problems.WriteString(f.Name + " ")
 					if f.Remedy == "" {
 						t.Errorf("%+v has no remedy", f)
 					}
 				}
 			}
-			if problems != tt.problems {
-				t.Errorf("problems %q, want %q", problems, tt.problems)
+			if problems.String() != tt.problems {
+				t.Errorf("problems %q, want %q", problems.String(), tt.problems)
 			}
 			for what, want := range tt.details {
 				if found[what] != want {

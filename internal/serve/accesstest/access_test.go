@@ -314,7 +314,7 @@ func TestAccess(t *testing.T) {
 							continue
 						}
 						denied++
-						if named := role.FindStringSubmatch(refusal); named != nil && named[1] != r.role {
+						if named := role.FindStringSubmatch(refusal); len(named) == 2 && named[1] != r.role {
 							t.Errorf("%s %s needs the role %s, and the refusal names %s", r.method, r.path, r.role, named[1])
 						}
 						refusals[role.ReplaceAllString(refusal, "needs a role")] = true
