@@ -58,7 +58,7 @@ var variables = map[string]bool{
 var foreign = []string{"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
 
 // public are flags whose names look like secrets'.
-var public = map[string]bool{"code-key": true, "kms-key": true, "token-file": true, "worker-token-file": true, "lease-key-file": true, "webhook-secret-file": true, "tls-key": true, "client-key": true, "tokens": true}
+var public = map[string]bool{"code-key": true, "kms-key": true, "token-file": true, "worker-token-file": true, "lease-key-file": true, "webhook-secret-file": true, "tls-key": true, "access-key-file": true, "client-key": true, "tokens": true}
 
 // secretPlaces returns the variables of all flags that hold secrets, and the others of the table.
 func secretPlaces(t *testing.T) []string {
@@ -365,6 +365,7 @@ func TestSecretsShown(t *testing.T) {
 			}
 			p.run(t, with("load", "run", "simple", "--no-setup", "--http", "http://127.0.0.1:1", "--workers", "127.0.0.1:1", "--for", "10ms", "--warm-up", "0s")...)
 			p.run(t, with("load", "worker", "--listen", "127.0.0.1:x")...)
+			p.run(t, with("governor", "proxy", "--budget", "10:10", "--listen", "127.0.0.1:x")...)
 			p.run(t, with("watch", "--once", "--server", "http://127.0.0.1:1")...)
 			p.run(t, with("serve", "--http", "127.0.0.1:0", "--auth", "none.yaml")...)
 			p.run(t, with("torture", "--duration", "1ms", "--processes", "2", "--rate", "100")...)
@@ -396,7 +397,7 @@ func (p *plant) plant(t *testing.T, how string, places []string) {
 		})
 	})
 	conf := new(strings.Builder)
-	tree := make(map[string]string) // of serve, load run, load worker
+	tree := make(map[string]string) // of serve, governor proxy, load run, load worker
 	for _, place := range places {
 		value, path := p.secrets[place], flags[place]
 		if place == "OTEL_EXPORTER_OTLP_HEADERS" || place == "OTEL_EXPORTER_OTLP_TRACES_HEADERS" {
@@ -417,11 +418,13 @@ func (p *plant) plant(t *testing.T, how string, places []string) {
 		i := strings.LastIndex(path, ".")
 		groups[path[:i]] = append(groups[path[:i]], path[i+1:]+": "+value)
 	}
-	fmt.Fprintf(conf, "serve: {%s}\nload:\n  run: {%s}\n  worker: {%s}\n", strings.Join(groups["serve"], ", "), strings.Join(groups["load.run"], ", "), strings.Join(groups["load.worker"], ", "))
+	fmt.Fprintf(conf, "serve: {%s}\ngovernor: {proxy: {%s}}\nload:\n  run: {%s}\n  worker: {%s}\n", strings.Join(groups["serve"], ", "),
+		strings.Join(groups["governor.proxy"], ", "), strings.Join(groups["load.run"], ", "), strings.Join(groups["load.worker"], ", "))
 	p.file(t, "conf.yaml", conf.String())
 	delete(groups, "serve")
 	delete(groups, "load.run")
 	delete(groups, "load.worker")
+	delete(groups, "governor.proxy")
 	if len(groups) > 0 {
 		t.Errorf("secrets of these commands are not planted: %v", groups)
 	}

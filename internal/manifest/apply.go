@@ -210,17 +210,16 @@ func (r *Result) summary(rollback int) string {
 	if rollback > 0 {
 		return fmt.Sprintf("rollback to revision %d", rollback)
 	}
-	var text strings.Builder
-	fmt.Fprintf(&text, "%d created, %d updated, %d deleted", r.Created, r.Updated, r.Deleted)
+	parts := []string{fmt.Sprintf("%d created, %d updated, %d deleted", r.Created, r.Updated, r.Deleted)}
 	for _, more := range []struct {
 		n    int
 		what string
 	}{{r.Adopted, "adopted"}, {r.Moved, "moved"}, {r.Released, "released"}, {r.Kept, "kept"}} {
 		if more.n > 0 {
-			fmt.Fprintf(&text, ", %d %s", more.n, more.what)
+			parts = append(parts, fmt.Sprint(more.n, " ", more.what))
 		}
 	}
-	return text.String()
+	return strings.Join(parts, ", ")
 }
 
 // takeLock waits for another process that is applying the manifest. Its changes make this plan outdated.

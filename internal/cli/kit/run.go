@@ -173,7 +173,7 @@ func Group(cmd *cobra.Command, sub ...*cobra.Command) *cobra.Command {
 			return nil
 		}
 		err := fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
-		if deep := below(cmd, args[0]); len(deep) == 1 {
+		if deep := below(cmd, args[0]); len(deep) == 1 && !cmd.HasParent() {
 			return fmt.Errorf("%w: did you mean %s?", err, deep[0])
 		}
 		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {

@@ -39,7 +39,7 @@ func limitsFinding(ctx context.Context, st store.Store) Finding {
 		return Finding{}
 	case len(v.Differ) > 0:
 		f := findingOf(name, nil, "differ in "+strings.Join(v.Differ, ", "))
-		f.Remedy = "compare them in the cells' stores, and copy them from one store with weir serve --config-from"
+		f.Remedy = "compare them in the cells' stores, and copy them from one store with weir serve --mirror"
 		return f
 	}
 	return findingOf(name, nil, "do not differ, as far as cells are asked for the same entities")
