@@ -44,7 +44,6 @@ type Proxy struct {
 	cfg     Config
 	signer  *v4.Signer
 	reverse httputil.ReverseProxy
-	govern  middleware.Handler
 
 	passed, refused, failed atomic.Uint64
 }
@@ -62,17 +61,20 @@ func New(cfg Config) (*Proxy, error) {
 		Rewrite: p.rewrite, Transport: roundTripper(p.roundTrip), ErrorHandler: p.fail,
 		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
 	}
-	// The SDK's middleware does the accounts; only serialization and the exchange are the proxy's own.
+	_, err := p.govern()
+	return p, err
+}
+
+// govern returns what governs one request: the governor's own middleware, between serialization and exchange of the
+// proxy's. As for clients of the SDK, it cannot be shared by requests, which change the stack's steps.
+func (p *Proxy) govern() (middleware.Handler, error) {
 	stack := middleware.NewStack("proxy", func() any { return nil })
-	if err := cfg.Governor.Middleware()(stack); err != nil {
-		return nil, err
-	}
 	err := errors.Join(
+		p.cfg.Governor.Middleware()(stack),
 		stack.Serialize.Add(middleware.SerializeMiddlewareFunc("Report", report), middleware.After),
 		stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("Exchange", p.exchange), middleware.After),
 	)
-	p.govern = middleware.DecorateHandler(nil, stack) // the exchange is the last step, and calls no other
-	return p, err
+	return middleware.DecorateHandler(nil, stack), err // the exchange is the last step, and calls no other
 }
 
 const (
@@ -194,8 +196,10 @@ func (p *Proxy) roundTrip(r *http.Request) (_ *http.Response, err error) {
 	c.r = r
 	if c.input == nil {
 		c.answer, err = p.send(r.Context(), c, c.body)
+	} else if h, bad := p.govern(); bad == nil {
+		_, _, err = h.Handle(r.Context(), c.input)
 	} else {
-		_, _, err = p.govern.Handle(r.Context(), c.input)
+		err = bad
 	}
 	if c.answer == nil {
 		return nil, err

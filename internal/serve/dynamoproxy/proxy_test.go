@@ -24,6 +24,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weirlimits/weir/governor"
 	"github.com/weirlimits/weir/internal/serve/dynamoproxy"
@@ -151,6 +152,32 @@ func TestWaits(t *testing.T) {
 }
 
 // A request is signed by the proxy, has its consumption reported, and is otherwise as the client wrote it.
+// TestAtOnce sends requests at the same time: what governs one shares nothing with others, which the race detector finds.
+func TestAtOnce(t *testing.T) {
+	t.Parallel()
+	g := govern(t, governor.Config{ReadUnits: 1e6, WriteUnits: 1e6})
+	p := proxy(t, g, always(http.StatusOK, putAnswer))
+	c := client(p, nil)
+	const each, callers = 50, 4
+	var all errgroup.Group
+	for range callers {
+		all.Go(func() error {
+			for range each {
+				if err := put(t.Context(), c); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := all.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if n := p.Counts().Passed; n != each*callers {
+		t.Errorf("%d passed, want %d", n, each*callers)
+	}
+}
+
 func TestRequest(t *testing.T) {
 	t.Parallel()
 	g := govern(t, governor.Config{ReadUnits: 1000, WriteUnits: 1000})
