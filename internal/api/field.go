@@ -145,10 +145,16 @@ func (f *Field) bad(format string, args ...any) error {
 	return &weir.ConfigError{Field: f.Name, Reason: fmt.Sprintf(format, args...)}
 }
 
-// Set parses a text into the field. To a map or a list it adds one element.
+// Set parses a text into the field. To a map or a list it adds one element, which may name several of a list's values.
 func (f *Field) Set(req any, text string) error {
-	if f.values != nil && !slices.Contains(f.values, text) {
-		return f.bad("must be %s: %q", alternatives(f.values), text)
+	words := []string{text}
+	if f.Many(req) {
+		words = strings.Split(text, ",")
+	}
+	for _, word := range words {
+		if f.values != nil && !slices.Contains(f.values, word) {
+			return f.bad("must be %s: %q", alternatives(f.values), word)
+		}
 	}
 	v := reflect.ValueOf(f.Ptr(req)).Elem()
 	for v.Kind() == reflect.Pointer {
