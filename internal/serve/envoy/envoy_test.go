@@ -46,7 +46,11 @@ domains:
 	b.set("", "", weir.PerHour("rph", 10))
 	b.set("acme", "", weir.PerHour("rph", 20))
 	b.set("lily", "", weir.PerHour("tpm", 100))
-	e := startEnvoy(t, program, b)
+	text, err := os.ReadFile("testdata/envoy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := startEnvoy(t, program, b, string(text))
 
 	// A noisy neighbour, and headers from weir.
 	noisy := func(user string) answer { return e.get("/", "x-tenant", "acme", "x-user", user) }
@@ -115,6 +119,29 @@ domains:
 	}
 }
 
+// TestEnvoyPage runs the configuration of docs/start/envoy.md, which promises that the third answer is 429.
+func TestEnvoyPage(t *testing.T) {
+	t.Parallel()
+	program := os.Getenv("WEIR_ENVOY")
+	if program == "" {
+		t.Skip("WEIR_ENVOY is not set: make test-envoy")
+	}
+	page, err := os.ReadFile("../../../docs/start/envoy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "```yaml envoy.yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	b := setup(t, func(l *weir.Config, _ *envoy.Config) { l.OnUnavailable = weir.OnUnavailableDeny })
+	b.set("", "edge", weir.PerHour("rph", 2))
+	e := startEnvoy(t, program, b, strings.NewReplacer("10000}", "LISTEN}", "10001}", "UPSTREAM}", "8081}", "WEIR}").Replace(text))
+	for i, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
+		if resp := e.get("/", "x-user", "alice"); resp.StatusCode != want || want == http.StatusOK && resp.body != "hello\n" {
+			t.Errorf("answer %d: %s, %q", i+1, resp.Status, resp.body)
+		}
+	}
+}
+
 // proxy is a running Envoy.
 type proxy struct {
 	t    *testing.T
@@ -122,7 +149,8 @@ type proxy struct {
 	http *http.Client
 }
 
-func startEnvoy(t *testing.T, program string, b *bundle) *proxy {
+// startEnvoy starts Envoy with a configuration, in which LISTEN, WEIR, UPSTREAM and ADMIN become ports.
+func startEnvoy(t *testing.T, program string, b *bundle, text string) *proxy {
 	t.Helper()
 	srv, err := grpcapi.New(grpcapi.Config{Config: decide.Config{Limiter: b.lim}, Services: []func(grpc.ServiceRegistrar){b.svc.Register}})
 	if err != nil {
@@ -136,15 +164,11 @@ func startEnvoy(t *testing.T, program string, b *bundle) *proxy {
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ctx, ln) }()
 
-	text, err := os.ReadFile("testdata/envoy.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	listen := porttest.Free(t)
 	config := filepath.Join(t.TempDir(), "envoy.yaml")
 	_, port, _ := strings.Cut(ln.Addr().String(), ":")
-	text = []byte(strings.NewReplacer("LISTEN}", listen+"}", "ADMIN}", porttest.Free(t)+"}", "UPSTREAM}", porttest.Free(t)+"}", "WEIR}", port+"}").Replace(string(text)))
-	if err := os.WriteFile(config, text, 0o600); err != nil {
+	text = strings.NewReplacer("LISTEN}", listen+"}", "ADMIN}", porttest.Free(t)+"}", "UPSTREAM}", porttest.Free(t)+"}", "WEIR}", port+"}").Replace(text)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(context.Background(), program, "-c", config, "--concurrency", "2", "-l", "warning", "--disable-hot-restart")
