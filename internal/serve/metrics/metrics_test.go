@@ -71,6 +71,19 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// TestAnswersAreNoErrors checks that what a store that works answers, such as that nothing books usage, is no error of it.
+func TestAnswersAreNoErrors(t *testing.T) {
+	t.Parallel()
+	r := setup(t, metrics.Config{})
+	observer := r.m.Observer()
+	for _, err := range []error{fmt.Errorf("list: %w", store.ErrNoUsage), store.ErrConflict, store.ErrExpired} {
+		observer.Called(t.Context(), weir.CalledEvent{Op: "usage", Err: err})
+	}
+	r.has(`weir_store_errors_total{op="usage"} 0`, `weir_store_call_duration_seconds_count{op="usage",result="rejected"} 3`)
+	observer.Called(t.Context(), weir.CalledEvent{Op: "usage", Err: errDown})
+	r.has(`weir_store_errors_total{op="usage"} 1`)
+}
+
 // TestRefusals checks that requests refused together count once for the limit that refused them, that parents' limits
 // count by name, and that limits in shadow do not refuse.
 func TestRefusals(t *testing.T) {

@@ -150,7 +150,7 @@ const (
 // answers are the errors with which a store answers.
 var answers = []error{
 	store.ErrStaleLimits, store.ErrTooManyOverrides, store.ErrOverflow, store.ErrDuplicateBucket, store.ErrSettled,
-	store.ErrExpired, store.ErrConflict, store.ErrBadCursor, store.ErrInvalid, store.ErrClosed,
+	store.ErrExpired, store.ErrConflict, store.ErrBadCursor, store.ErrNoUsage, store.ErrInvalid, store.ErrClosed,
 }
 
 func resultOf(err error) string {
