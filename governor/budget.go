@@ -195,12 +195,11 @@ func (b *budget) setLimit(now, limit int64, fleet bool) {
 	if limit == b.limit {
 		return
 	}
-	b.limit = limit
-	if share := min(b.share, limit); fleet {
-		b.share = share
-	} else {
-		b.share = limit
+	share := limit
+	if fleet {
+		share = min(share, b.share)
 	}
+	b.limit, b.share = limit, share
 	if b.ceiling > 0 {
 		b.step = max(b.step, b.share/50)
 	}

@@ -50,20 +50,18 @@ func curves() []curve {
 				{redisStore, []float64{1e3, 1e4, 1e5, 1e6}},
 				{dynamoStore, []float64{1e3, 1e4, 1e5}},
 			},
-			"A limiter caches the limits of 200,000 entities (`Config.CacheEntries`). Beyond that, a " +
-				"decision also looks " +
-				"them up, memory grows by the buckets alone, and DynamoDB and Redis are read.",
+			"A limiter caches the limits of 200,000 entities (`Config.CacheEntries`). Beyond that, a decision also " +
+				"looks them up, memory grows by the buckets alone, and DynamoDB and Redis are read.",
 		},
 		{
 			"limits", "limits of a bucket", func(w *work, x int) { w.limits = x }, everywhere(1, 2, 4, 8, 16, 32, 64),
-			"Each limit is checked and counted. On DynamoDB, each KB of an item is a write unit, and some 20 " +
-				"limits fill one.",
+			"Each limit is checked and counted. On DynamoDB, each KB of an item is a write unit, and some 20 limits " +
+				"fill one.",
 		},
 		{
 			"chain", "entities of a chain", func(w *work, x int) { w.depth = x }, everywhere(1, 2, 3, 4, 6, 8),
-			"Each level is a bucket. On DynamoDB it is also a write, sent with the others, and those of a " +
-				"parent are shared " +
-				"by the callers of a process; on Redis one script covers the chain.",
+			"Each level is a bucket. On DynamoDB it is also a write, sent with the others, and those of a parent " +
+				"are shared by the callers of a process; on Redis one script covers the chain.",
 		},
 		{
 			"processes", "processes that decide on one bucket", func(w *work, x int) { w.processes, w.entities = x, 1 },
@@ -72,19 +70,16 @@ func curves() []curve {
 				{dynamoStore, []float64{1, 2, 4, 8, 16, 32, 64}},
 				{simulated, []float64{1, 10, 100, 1e3, 1e4, 1e5, 1e6}},
 			},
-			"A process shares a write among its callers, which fewer callers for each process undo. The " +
-				"simulated fleet " +
-				"makes 10,000 decisions a second, more than an item of DynamoDB takes: the bucket is split, and each " +
-				"process first meets the parts. Beyond 100,000 processes most decisions are a process's first.",
+			"A process shares a write among its callers, which fewer callers for each process undo. The simulated " +
+				"fleet makes 10,000 decisions a second, more than an item of DynamoDB takes: the bucket is split, " +
+				"and each process first meets the parts.",
 		},
 		{
 			"callers", "callers of one process", func(w *work, x int) { w.callers = x },
 			everywhere(1, 4, 16, 64, 256, 1024, 4096),
-			"More callers than cores wait for each other: the rate is constant, and latency grows with their " +
-				"number. From " +
-				"some 64 callers on, a script on Redis decides for several; on DynamoDB, callers of the same " +
-				"bucket share a " +
-				"write.",
+			"More callers than cores wait for each other: the rate is constant, and latency grows with their number. " +
+				"From some 64 callers on, a script on Redis decides for several; on DynamoDB, callers of the same " +
+				"bucket share a write.",
 		},
 		{
 			"age", "decisions that the store has made before", func(w *work, x int) { w.age = x },

@@ -115,7 +115,7 @@ func processesFinding(c *cells.CellView) Finding {
 
 // splitFinding reports whether the limits are divided: processes that use whole limits show in what all cells admit.
 func splitFinding(v *cells.View) Finding {
-	f := Finding{Name: "limits", OK: true, Detail: "all cells together admit no more than them"}
+	f := Finding{Name: "limits", OK: true, Detail: "all cells together admit no more than a limit allows"}
 	for _, namespace := range v.Namespaces() {
 		if over := v.Admitted(namespace); over > 1 {
 			of := namespace
