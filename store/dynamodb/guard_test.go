@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -79,6 +80,27 @@ func TestGuardNever(t *testing.T) {
 		}
 		if got := st.outstanding(alice, "rps"); got != clock.Outstanding(level, st.reading(rps)) {
 			t.Errorf("%s: %d outstanding, want %d", tt.name, got, clock.Outstanding(level, st.reading(rps)))
+		}
+	}
+}
+
+// TestGuardOfCredits checks that a process that credits a bucket, and is the only one to write to it, gives nothing away.
+func TestGuardOfCredits(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	s, alice := st.open(), bkt("alice")
+	rps := per("rps", 1000, time.Second, 1000)
+	level := int64(0)
+	for i := range 100 {
+		st.credit(s, alice, 10, strconv.Itoa(i))
+		if i%3 == 0 {
+			st.credit(s, alice, 10, strconv.Itoa(i)) // again, which changes nothing
+		}
+		st.clock.Advance(time.Duration(i%5) * 3 * time.Millisecond)
+		st.want(s, true, charge(alice, rps, 7))
+		level = clock.Spend(level, st.reading(rps), 7)
+		if got, want := st.outstanding(alice, "rps"), clock.Outstanding(level, st.reading(rps)); got != want {
+			t.Fatalf("after %d credits: %d millitokens outstanding, want %d", i+1, got, want)
 		}
 	}
 }

@@ -352,6 +352,11 @@ func (s *Store) Credit(ctx context.Context, c store.Credit) (store.Credited, err
 		return store.Credited{}, err
 	}
 	b.see(items, shown)
+	if root := b.root(); before == 0 {
+		root.queue.Lock()
+		root.state.Credited(items[root.pk])
+		root.queue.Unlock()
+	}
 	out := store.Credited{At: snap.At, Before: before != 0}
 	for _, l := range snap.States[0].Limits {
 		if l.Limit.Name == c.Limit && l.Limit.IsBalance() {

@@ -191,6 +191,13 @@ func (s *State) learn(w *Write, got Got) {
 	}
 }
 
+// Credited remembers an item after a credit by this process, which is not one of the planned writes.
+func (s *State) Credited(it *Item) {
+	if it != nil && it.Exists {
+		s.Others.learn(it, true)
+	}
+}
+
 func (o *Others) learn(it *Item, applied bool) {
 	ours := o.Writes
 	if applied {
