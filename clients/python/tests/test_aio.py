@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -43,6 +44,24 @@ def test_a_block_spends_what_it_acquired(options: dict[str, Any], client: Client
 
     asyncio.run(main())
     assert left(client) == {"rpm": 9, "tpm": 760}
+
+
+@pytest.mark.parametrize("method", ["acquire", "acquire_all"])
+def test_without_a_block_there_is_a_warning(options: dict[str, Any], client: Client, method: str) -> None:
+    limit(client, "rpm:10/day")
+
+    async def main() -> None:
+        async with AsyncClient(**options) as weir:
+            if method == "acquire":
+                weir.acquire("alice", "gpt-4o", {"rpm": 1})
+            else:
+                weir.acquire_all([Request("alice", "gpt-4o", {"rpm": 1})])
+            gc.collect()
+
+    with pytest.warns(RuntimeWarning, match=rf"^AsyncClient\.{method}\(\) was never entered") as found:
+        asyncio.run(main())
+    assert found[0].filename == __file__
+    assert left(client) == {"rpm": 10}
 
 
 @pytest.mark.parametrize("error", [WorkFailed, asyncio.CancelledError])

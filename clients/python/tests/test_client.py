@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import subprocess
 import threading
@@ -50,6 +51,19 @@ def test_a_block_that_raises_gives_everything_back(client: Client, error: type[B
         lease.adjust(tpm=300)
         raise error
     assert left(client) == {"rpm": 10, "tpm": 1000}
+
+
+@pytest.mark.parametrize("method", ["acquire", "acquire_all"])
+def test_without_a_block_there_is_a_warning(client: Client, method: str) -> None:
+    limit(client, "rpm:10/day")
+    with pytest.warns(RuntimeWarning, match=rf"^Client\.{method}\(\) was never entered, and has spent nothing") as found:
+        if method == "acquire":
+            client.acquire("alice", "gpt-4o", {"rpm": 1})
+        else:
+            client.acquire_all([Request("alice", "gpt-4o", {"rpm": 1})])
+        gc.collect()
+    assert found[0].filename == __file__
+    assert left(client) == {"rpm": 10}
 
 
 def test_more_than_is_held_cannot_be_given_back(client: Client) -> None:

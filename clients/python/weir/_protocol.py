@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -66,6 +67,18 @@ class Answer:
 
 
 Steps = Generator["Call | Pause", "Answer | None", T]
+
+
+class Block:
+    """What a with statement enters: until then, nothing was sent. Without one, there is a warning, as of a coroutine."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._entered = name, False
+
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        if not self._entered:
+            message = f"{self._name}() was never entered, and has spent nothing: use it in a with statement"
+            _warn(message, RuntimeWarning, stacklevel=2, source=self)
 
 
 class Api:

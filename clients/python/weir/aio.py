@@ -6,14 +6,14 @@ import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import wraps
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import httpx
 
-from ._protocol import Answer, BaseClient, BaseLease, Call, LeaseState, Pause, Steps
+from ._protocol import Answer, BaseClient, BaseLease, Block, Call, LeaseState, Pause, Steps
 from .errors import SlotLostError, WeirError
 from .models import Balance, Explanation, Limits, LimitStatus, Request
 
@@ -62,7 +62,7 @@ class AsyncLease(BaseLease):
                 _log.warning("%r: %s: %s", self, "rollback" if failed else "commit", error)
 
 
-class _Block:
+class _Running:
     """What runs while leases are held, which is cancelled if one of them loses a slot."""
 
     def __init__(self) -> None:
@@ -87,6 +87,34 @@ class _Block:
         return isinstance(error, asyncio.CancelledError) and left <= self._before
 
 
+class _Held(Block, Generic[T]):
+    """A block that holds leases."""
+
+    def __init__(self, name: str, held: AbstractAsyncContextManager[T]) -> None:
+        super().__init__(name)
+        self._held = held
+
+    async def __aenter__(self) -> T:
+        self._entered = True
+        return await self._held.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._held.__aexit__(kind, error, trace)
+
+
+def _held(function: Callable[P, AsyncIterator[T]]) -> Callable[P, _Held[T]]:
+    """Do as asynccontextmanager does, and warn if there is no with statement."""
+    make = asynccontextmanager(function)
+
+    @wraps(function)
+    def held(*args: P.args, **kwargs: P.kwargs) -> _Held[T]:
+        return _Held(function.__qualname__, make(*args, **kwargs))
+
+    return held
+
+
 class AsyncClient(BaseClient):
     """A weir server, for use in one event loop of asyncio.
 
@@ -108,7 +136,7 @@ class AsyncClient(BaseClient):
         self._http = http or httpx.AsyncClient(limits=httpx.Limits(max_connections=None, max_keepalive_connections=100))
         self._close = http is None
 
-    @asynccontextmanager
+    @_held
     async def acquire(
         self,
         entity: str,
@@ -127,7 +155,7 @@ class AsyncClient(BaseClient):
         async with self._hold([request], wait, False) as leases:
             yield leases[0]
 
-    @asynccontextmanager
+    @_held
     async def acquire_all(self, requests: Sequence[Request], *, wait: float = 0.0) -> AsyncIterator[list[AsyncLease]]:
         """Hold what several requests name, as acquire does, in one decision: all of them or none.
 
@@ -139,7 +167,7 @@ class AsyncClient(BaseClient):
     @asynccontextmanager
     async def _hold(self, requests: Sequence[Request], wait: float, batch: bool) -> AsyncIterator[list[AsyncLease]]:
         states = await self._run(self._api.acquire(requests, wait, batch))
-        block = _Block()
+        block = _Running()
         leases = [AsyncLease(self, state, block.cancel) for state in states]
         try:
             yield leases

@@ -7,14 +7,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import httpx
 
-from ._protocol import Answer, BaseClient, BaseLease, Call, LeaseState, Pause, Steps
+from ._protocol import Answer, BaseClient, BaseLease, Block, Call, LeaseState, Pause, Steps
 from .errors import WeirError
 from .models import Balance, Explanation, Limits, LimitStatus, Request
 
@@ -66,6 +66,34 @@ class Lease(BaseLease):
                 _log.warning("%r: %s: %s", self, "rollback" if failed else "commit", error)
 
 
+class _Held(Block, Generic[T]):
+    """A block that holds leases."""
+
+    def __init__(self, name: str, held: AbstractContextManager[T]) -> None:
+        super().__init__(name)
+        self._held = held
+
+    def __enter__(self) -> T:
+        self._entered = True
+        return self._held.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return self._held.__exit__(kind, error, trace)
+
+
+def _held(function: Callable[P, Iterator[T]]) -> Callable[P, _Held[T]]:
+    """Do as contextmanager does, and warn if there is no with statement."""
+    make = contextmanager(function)
+
+    @wraps(function)
+    def held(*args: P.args, **kwargs: P.kwargs) -> _Held[T]:
+        return _Held(function.__qualname__, make(*args, **kwargs))
+
+    return held
+
+
 class Client(BaseClient):
     """A weir server, for use by any number of threads.
 
@@ -90,7 +118,7 @@ class Client(BaseClient):
         self._http = http or httpx.Client(limits=httpx.Limits(max_connections=None, max_keepalive_connections=100))
         self._close = http is None
 
-    @contextmanager
+    @_held
     def acquire(
         self,
         entity: str,
@@ -112,7 +140,7 @@ class Client(BaseClient):
         with self._hold([Request(entity, resource, tokens or {}, limits, on_unavailable)], wait, False) as leases:
             yield leases[0]
 
-    @contextmanager
+    @_held
     def acquire_all(self, requests: Sequence[Request], *, wait: float = 0.0) -> Iterator[list[Lease]]:
         """Hold what several requests name, as acquire does, in one decision: all of them or none.
 
