@@ -1,6 +1,9 @@
 // The dashboard in a browser, on a server without authentication.
 
 import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { client, hostile, launch, seed, serve, spend, visit } from './weir.js';
 
@@ -140,6 +143,45 @@ test('a search finds what is not loaded', () => visit(browser, server.url, async
   await page.keyboard.press('Enter');
   await page.getByRole('heading', { name: 'many-229', level: 1 }).waitFor();
 }));
+
+test('an entity opens on the resource of which least is left, of its own or of a parent that it charges', () => visit(browser, server.url, async (page) => {
+  for (const resource of ['half', 'tight']) await ask('PUT', `/v1/limits?resource=${resource}`, { limits: ['rpd:100/day'] });
+  await ask('PUT', '/v1/limits?resource=watched', { limits: [{ name: 'rpd', amount: 100, period: 'day', enforce: 'shadow' }] });
+  await ask('POST', '/v1/entities', { id: 'team-open', parent: 'acme' });
+  await ask('POST', '/v1/entities', { id: 'key-open', parent: 'team-open', cascade: true });
+  const opens = async (/** @type {string} */ resource) => {
+    await page.reload();
+    await page.getByRole('heading', { name: `Levels on ${resource}` }).waitFor();
+    assert.equal(await page.getByLabel('Resource').inputValue(), resource);
+  };
+  await go(page, 'entity?id=key-open');
+  await ask('POST', '/v1/acquire', { entity: 'key-open', resource: 'half', tokens: { rpd: 50 } });
+  await ask('POST', '/v1/acquire', { entity: 'key-open', resource: 'watched', tokens: { rpd: 99 } });
+  await opens('half');
+  await ask('POST', '/v1/acquire', { entity: 'team-open', resource: 'tight', tokens: { rpd: 90 } });
+  await opens('tight');
+}));
+
+test('where nothing keeps usage, that is no failure', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'weir-browser-'));
+  const bare = await serve({ args: ['--store', `disk:${dir}?usage=off`] });
+  try {
+    await client(bare.url)('PUT', '/v1/limits?resource=gpt-4', { limits: ['rpm:60/min'] });
+    await visit(browser, bare.url, async (page) => {
+      for (const hash of ['usage', 'entity?id=key-alice']) {
+        await page.goto(`${bare.url}/#/${hash}`);
+        const panel = page.locator('.panel', { has: page.getByRole('heading', { name: 'Usage', exact: true }) });
+        await panel.getByText('No usage yet').waitFor();
+        await panel.getByText('The store keeps no usage: it was opened with usage off.').waitFor();
+        assert.equal(await page.getByRole('alert').count(), 0);
+        assert.equal(await page.getByRole('button', { name: 'Try again' }).count(), 0);
+      }
+    });
+  } finally {
+    await bare.stop();
+    await rm(dir, { recursive: true });
+  }
+});
 
 test('what data says is never markup', () => visit(browser, server.url, async (page) => {
   const id = encodeURIComponent(hostile);

@@ -216,7 +216,7 @@ type problem struct {
 
 // causes are the errors of the library, by the name of the kind of problem.
 var causes = map[string]error{
-	"not-found": weir.ErrNotFound, "exists": weir.ErrExists, "conflict": weir.ErrConflict,
+	"not-found": weir.ErrNotFound, "no-usage": weir.ErrNoUsage, "exists": weir.ErrExists, "conflict": weir.ErrConflict,
 	"settled": weir.ErrSettled, "expired": weir.ErrExpired, "exceeds-burst": weir.ErrExceedsBurst,
 	"max-debt": weir.ErrMaxDebt, "unknown-entity": weir.ErrUnknownEntity, "bucket-quota": weir.ErrBucketQuota,
 	"no-limits": weir.ErrNoLimits, "overloaded": weir.ErrUnavailable, "temporary-reduced-capacity": weir.ErrUnavailable,

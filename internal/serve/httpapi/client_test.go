@@ -34,7 +34,7 @@ func dial(t *testing.T, h http.Handler, token string) *client.Client {
 func TestClientCodes(t *testing.T) {
 	t.Parallel()
 	codes := map[string]weir.Code{
-		"invalid": weir.CodeInvalid, "not-found": weir.CodeNotFound, "exists": weir.CodeExists, "conflict": weir.CodeConflict,
+		"invalid": weir.CodeInvalid, "not-found": weir.CodeNotFound, "no-usage": weir.CodeNoUsage, "exists": weir.CodeExists, "conflict": weir.CodeConflict,
 		"settled": weir.CodeSettled, "expired": weir.CodeExpired, "exceeds-burst": weir.CodeExceedsBurst,
 		"no-limits": weir.CodeNoLimits, "quota-exceeded": weir.CodeExceeded, "overloaded": weir.CodeUnavailable,
 		"temporary-reduced-capacity": weir.CodeUnavailable,

@@ -49,7 +49,7 @@ func ParseAcquire(data []byte) (string, weir.Request, time.Duration, error) {
 // Kinds lists the URIs of all problem types.
 func Kinds() (uris []string) {
 	for _, k := range []*kind{
-		kindInvalid, kindNoToken, kindForbidden, kindHost, kindForeign, kindNotFound, kindMethod, kindExists, kindConflict, kindStale, kindSettled, kindExpired,
+		kindInvalid, kindNoToken, kindForbidden, kindHost, kindForeign, kindNotFound, kindNoUsage, kindMethod, kindExists, kindConflict, kindStale, kindSettled, kindExpired,
 		kindTooLarge, kindMedia, kindBurst, kindNoLimits, kindExceeded, kindInternal, kindOverloaded, kindUnavailable,
 	} {
 		uris = append(uris, k.URI)

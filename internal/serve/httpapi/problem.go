@@ -29,6 +29,7 @@ var (
 		"The request names a host that is not this server's")
 	kindForeign     = kindOf(http.StatusForbidden, "cross-origin", "The request comes from another site's page")
 	kindNotFound    = kindOf(http.StatusNotFound, "not-found", "Not found")
+	kindNoUsage     = kindOf(http.StatusNotFound, "no-usage", "No usage is kept")
 	kindMethod      = kindOf(http.StatusMethodNotAllowed, "method", "The method is not allowed here")
 	kindExists      = kindOf(http.StatusConflict, "exists", "It already exists")
 	kindConflict    = kindOf(http.StatusConflict, "conflict", "It was changed in the meantime")
@@ -84,7 +85,7 @@ var kinds = [decide.Codes]*kind{
 	weir.CodeExceedsBurst:  kindBurst,
 	weir.CodeNoLimits:      kindNoLimits,
 	weir.CodeNotFound:      kindNotFound,
-	weir.CodeNoUsage:       kindNotFound,
+	weir.CodeNoUsage:       kindNoUsage,
 	weir.CodeExists:        kindExists,
 	weir.CodeConflict:      kindConflict,
 	weir.CodeSettled:       kindSettled,

@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -33,14 +34,20 @@ func conformanceSuites(tree fs.FS) (names map[string]bool, err error) {
 	return names, err
 }
 
-// unheld returns the rows of a page's tables that no test holds: those that name none, name one that no file that they
-// link declares, or link a file that declares none of them.
+// unheld returns the rows of a page's tables that no test holds: those that name none, name one that no file declares that
+// they link or that is linked outside of the tables, or link a file that declares none of them.
 func unheld(tree fs.FS, page string, suites map[string]bool) (found []string, rows int) {
 	text, err := fs.ReadFile(tree, page)
 	if err != nil {
 		return []string{err.Error()}, 0
 	}
-	lines := strings.Split(string(text), "\n")
+	lines, everywhere := strings.Split(string(text), "\n"), ""
+	for _, line := range lines {
+		if !strings.HasPrefix(line, "|") {
+			everywhere += line + "\n"
+		}
+	}
+	common := testFile.FindAllStringSubmatch(everywhere, -1)
 	for i, line := range lines {
 		if !strings.HasPrefix(line, "| ") || i+1 < len(lines) && strings.HasPrefix(lines[i+1], "|--") {
 			continue // no row, or a header
@@ -51,13 +58,15 @@ func unheld(tree fs.FS, page string, suites map[string]bool) (found []string, ro
 			found = append(found, "no test holds: "+line)
 		}
 		declares := make(map[string]bool) // the tests and files that belong together
-		for _, file := range files {
+		for _, file := range slices.Concat(common, files) {
 			code, err := fs.ReadFile(tree, path.Join(path.Dir(page), file[1]))
 			for _, name := range names {
 				if err == nil && strings.Contains(string(code), "\nfunc "+name[1]+"(") {
 					declares[file[1]], declares[name[0]] = true, true
 				}
 			}
+		}
+		for _, file := range files {
 			if !declares[file[1]] {
 				found = append(found, file[1]+" declares none of the tests of its row")
 			}
@@ -92,12 +101,14 @@ func TestLinksOfGuaranteesCaught(t *testing.T) {
 	t.Parallel()
 	tree := fstest.MapFS{
 		"a_test.go": {Data: []byte("package a\n\nfunc TestA(t *testing.T) {\n")},
-		"docs/g.md": {Data: []byte("| | Held by |\n|---|---|\n| ok | [`TestA`](../a_test.go) |\n" +
+		"c_test.go": {Data: []byte("package a\n\nfunc TestC(t *testing.T) {\n")},
+		"docs/g.md": {Data: []byte("`TestC`: [c](../c_test.go)\n\n| | Held by |\n|---|---|\n| ok | [`TestA`](../a_test.go) |\n" +
 			"| ok | `TestA/linear` ([a](../a_test.go)) |\n| no test | |\n| no file | `TestA` |\n" +
-			"| another | [`TestB`](../a_test.go) |\n| no suite | [`TestA/none`](../a_test.go) |\n")},
+			"| another | [`TestB`](../a_test.go) |\n| no suite | [`TestA/none`](../a_test.go) |\n" +
+			"| ok | `TestC/linear` |\n| no suite | `TestC/none` |\n| neither | [`TestC`](../a_test.go) |\n")},
 	}
 	found, rows := unheld(tree, "docs/g.md", map[string]bool{"linear": true})
-	if rows != 6 || len(found) != 5 {
+	if rows != 9 || len(found) != 7 {
 		t.Errorf("%d rows, found %q", rows, found)
 	}
 }

@@ -26,7 +26,7 @@ export async function page(root, { params, signal, reload }) {
       return entity || resource ? empty('No bucket matches', 'IDs must match exactly. An entity has no bucket if it has not spent anything, or if its bucket is full again.')
         : empty('No buckets', 'The first request creates a bucket. It is removed after it has been full for some time.');
     }
-    const shown = items.map((b) => ({ b, left: left(b) })).filter((x) => all || x.left < 1).sort((x, y) => x.left - y.left);
+    const shown = items.map((b) => ({ b, left: left(b.limits) })).filter((x) => all || x.left < 1).sort((x, y) => x.left - y.left);
     const full = items.length - shown.length;
     return h('div', null, shown.length > 0 && table('Buckets', ['Entity', 'Resource', 'Levels', 'Last written', { title: 'Actions', hide: true, num: true }], shown.map(({ b }) => [
       h('a', { class: 'id', href: link('entity', { id: b.entity, resource: aggregate(b.resource) ? undefined : b.resource }) }, b.entity), resourceCode(b.resource), levels(b), when(b.at),
@@ -39,10 +39,10 @@ export async function page(root, { params, signal, reload }) {
 
 /**
  * Returns how full a bucket is by its emptiest limit, from 0 to 1.
- * @param {any} b
+ * @param {any[]} limits
  */
-function left(b) {
-  return Math.min(1, ...b.limits.map((/** @type {any} */ l) => {
+export function left(limits) {
+  return Math.min(1, ...limits.map((l) => {
     const burst = l.limit.slots ?? l.limit.burst ?? l.limit.amount;
     return burst ? Math.max(0, l.available / burst) : l.available > 0 ? 1 : 0;
   }));

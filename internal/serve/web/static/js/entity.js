@@ -1,9 +1,9 @@
 // One entity: what it can spend, why, and what it spent.
 
-import { ask, find, get, segment } from './api.js';
+import { ask, find, get, Problem, segment } from './api.js';
 import { trail } from './audit.js';
 import { balancesPanel } from './balances.js';
-import { levels } from './buckets.js';
+import { left, levels } from './buckets.js';
 import { confirmed } from './dialog.js';
 import { announce, h } from './dom.js';
 import { editEntity } from './entities.js';
@@ -27,7 +27,7 @@ export async function page(root, { params, signal, reload }) {
     find(`/v1/entities/${segment(id)}/balances`, undefined, signal),
   ]);
   const names = [...new Set([...buckets.items, ...own.items, ...resources.items].map((x) => x.resource).filter((r) => r && !aggregate(r)))];
-  const resource = params.get('resource') ?? names[0];
+  const resource = params.get('resource') ?? await tightest(id, names, buckets.items, signal);
   if (resource && !names.includes(resource)) names.unshift(resource);
   const pick = resource && choice('Resource', names, resource, (r) => go(link('entity', { id, resource: r })));
   const limitsHere = own.items.find((/** @type {any} */ s) => s.resource === resource) ?? null;
@@ -53,6 +53,29 @@ export async function page(root, { params, signal, reload }) {
     record && panel('Record', {}, facts(record)),
     record && panel('Children', {}, await children(id, signal)),
     panel('Audit', { wide: true }, await trail(`entity:${id}`, signal))));
+}
+
+/**
+ * Returns the resource of which least is left, as a share of what can be spent at once, or the first of those that are alike.
+ * It asks about at most eight, those first of which the entity itself has spent most.
+ * @param {string} id
+ * @param {string[]} names
+ * @param {any[]} buckets
+ * @param {AbortSignal} signal
+ */
+async function tightest(id, names, buckets, signal) {
+  const own = new Map(buckets.map((b) => [b.resource, left(b.limits)]));
+  const few = names.toSorted((a, b) => (own.get(a) ?? 1) - (own.get(b) ?? 1)).slice(0, 8);
+  const shares = await Promise.all(few.map(async (resource) => {
+    try {
+      const { limits } = await get('/v1/available', { entity: id, resource }, signal);
+      return left(limits.filter((/** @type {import('./parts.js').Status} */ s) => !s.shadow).map((/** @type {any} */ s) => ({ limit: s, available: s.available })));
+    } catch (err) {
+      if (err instanceof Problem && err.kind === 'no-limits') return 1;
+      throw err;
+    }
+  }));
+  return few[shares.indexOf(Math.min(...shares))];
 }
 
 /**

@@ -26,6 +26,14 @@ function following(at, window) {
 }
 
 /**
+ * Returns the placeholder where nothing keeps usage, with what would; nothing if that is not what went wrong.
+ * @param {unknown} err
+ */
+export function noUsage(err) {
+  if (err instanceof Problem && err.kind === 'no-usage') return empty('No usage yet', `${err.message[0].toUpperCase()}${err.message.slice(1)}.`);
+}
+
+/**
  * @param {import('./api.js').Params} params of /v1/usage/summary
  * @param {AbortSignal} signal
  */
@@ -40,8 +48,7 @@ export function usagePanel(params, signal, note = '') {
       draw(await get('/v1/usage/summary', { ...params, window }, signal));
     } catch (err) {
       if (signal.aborted) return;
-      const none = err instanceof Problem && err.message.startsWith('usage:');
-      swap(body, none ? empty('This store keeps no usage') : trouble(err, load));
+      swap(body, noUsage(err) ?? trouble(err, load));
     }
   }
 

@@ -1,10 +1,10 @@
 // Which entities spent most, and what the namespace spent over time.
 
-import { get, Problem } from './api.js';
+import { get } from './api.js';
 import { num } from './format.js';
 import { choice, code, empty, entityLink, head, panel, shareBar, table } from './parts.js';
 import { go, link } from './route.js';
-import { usagePanel, values, windows } from './usage-panel.js';
+import { noUsage, usagePanel, values, windows } from './usage-panel.js';
 
 /** @type {import('./main.js').Page} */
 export async function page(root, { params, signal }) {
@@ -14,15 +14,16 @@ export async function page(root, { params, signal }) {
     choice('By', ['entity', 'parent', 'resource', 'namespace'], by, (v) => to({ by: v })),
     choice('Window', windows, window, (v) => to({ window: v })),
   ];
-  root.append(head('Usage', { lead: 'Every admission is counted. Windows are hours of the last day, days of the last month, or months of the last year, in UTC.' }));
+  root.append(head('Usage', { lead: 'Windows are hours of the last day, days of the last month, or months of the last year, in UTC.' }));
   try {
     const [top, sum] = await Promise.all([get('/v1/usage/top', { by, window, limit, max: 50 }, signal), get('/v1/usage/summary', { by: 'namespace', window }, signal)]);
     const limits = new Set(['requests', ...sum.total.limits.map((/** @type {any} */ l) => l.limit), limit || 'requests']);
     picks.push(choice('Limit', [...limits], limit || 'requests', (v) => to({ limit: v === 'requests' ? '' : v })));
     root.append(usagePanel({ by: 'namespace' }, signal, 'A request counts in each bucket that it charges: the entity’s and its parents’'), panel('Top', { tools: picks, wide: true, note: by === 'entity' && 'Parents that their children charge are ranked by parent' }, ranking(top.items, by, limit)));
   } catch (err) {
-    if (!(err instanceof Problem && err.message.startsWith('usage:'))) throw err;
-    root.append(empty('This store keeps no usage', 'The memory and disk stores keep it themselves; for DynamoDB and Redis, an aggregator does. The counters under Overview are for this server only.'));
+    const none = noUsage(err);
+    if (!none) throw err;
+    root.append(panel('Usage', { wide: true }, none));
   }
 }
 
