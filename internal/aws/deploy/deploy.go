@@ -66,7 +66,7 @@ func (d *Deployer) Deploy(ctx context.Context, req Request) (res Result, err err
 		return res, trouble("deploy", name, err)
 	}
 	res.Created = old.Template == nil
-	p, err := newPlan(t, req, &old, d.cfg.Version)
+	p, err := newPlan(&d.cfg, t, req, &old)
 	if err != nil {
 		return res, err
 	}
@@ -262,7 +262,7 @@ func (d *Deployer) Table(ctx context.Context, req Request) (driver.Report, error
 	if err != nil {
 		return driver.Report{}, err
 	}
-	p, err := newPlan(t, req, &Stack{}, d.cfg.Version)
+	p, err := newPlan(&d.cfg, t, req, &Stack{})
 	if err != nil {
 		return driver.Report{}, err
 	}

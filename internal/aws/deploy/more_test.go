@@ -18,6 +18,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/weirlimits/weir/internal/aws/deploy"
+	"github.com/weirlimits/weir/internal/aws/stack"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/internal/testkit/porttest"
 	driver "github.com/weirlimits/weir/store/dynamodb"
@@ -91,6 +92,23 @@ func TestUpgrade(t *testing.T) {
 	}
 	if _, err := deploy.New(cfg).Upgrade(t.Context(), deploy.UpgradeRequest{Stack: "limits"}); err == nil || !strings.Contains(err.Error(), "requires clients that know schema version 99") || f.created != nil {
 		t.Errorf("a later table: %v", err)
+	}
+}
+
+// TestCostAlarm: every change sends the expression of the cost alarm for the parameters as they will be.
+func TestCostAlarm(t *testing.T) {
+	t.Parallel()
+	f, cfg := deployedAs(t, "v1.2.0")
+	cfg.Cost = func(full stack.Values) string { return "w*" + full["Memory"] + "+" + full["MonthlyBudget"] }
+	if _, err := deploy.New(cfg).Deploy(t.Context(), dry(request("limits", "MonthlyBudget", "50"))); err != nil {
+		t.Fatal(err)
+	}
+	if got := parameter(f.created, "CostExpression"); got != "w*512+50" || parameter(f.created, "MonthlyBudget") != "50" {
+		t.Errorf("%s of %+v", got, f.created.Parameters)
+	}
+	f.created = nil
+	if _, err := deploy.New(cfg).Deploy(t.Context(), request("limits", "MonthlyBudget", "-1")); err == nil || !strings.Contains(err.Error(), "--monthly-budget -1: must be from 0 to") || f.created != nil {
+		t.Errorf("a negative budget: %v", err)
 	}
 }
 

@@ -22,8 +22,8 @@ type plan struct {
 	tags     map[string]string
 }
 
-// newPlan overrides the settings of a stack by those of a request, and checks the result. version is this weir's.
-func newPlan(t *stack.Template, req Request, old *Stack, version string) (*plan, error) {
+// newPlan overrides the settings of a stack by those of a request, and checks the result.
+func newPlan(cfg *Config, t *stack.Template, req Request, old *Stack) (*plan, error) {
 	p := &plan{name: req.Stack, template: t, old: old, given: make(stack.Values)}
 	if !old.stored {
 		maps.Copy(p.given, old.Values)
@@ -38,6 +38,9 @@ func newPlan(t *stack.Template, req Request, old *Stack, version string) (*plan,
 		p.full["NoAggregator"] == "true" && p.full["ConfigFlow"] != "true" {
 		p.set("KeepArchive", "true") // it has what was archived
 	}
+	if cfg.Cost != nil {
+		p.set("CostExpression", cfg.Cost(p.full))
+	}
 	own := req.Tags
 	if own == nil {
 		own = old.Tags
@@ -45,7 +48,7 @@ func newPlan(t *stack.Template, req Request, old *Stack, version string) (*plan,
 	if err := stack.CheckTags(own); err != nil {
 		return nil, err
 	}
-	p.tags = stack.AllTags(req.Stack, version, own)
+	p.tags = stack.AllTags(req.Stack, cfg.Version, own)
 	return p, t.Check(p.full)
 }
 

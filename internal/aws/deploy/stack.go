@@ -22,6 +22,8 @@ type Config struct {
 	Version string
 	// Zip builds the functions' package, and returns the hash under which it is stored.
 	Zip func(context.Context) (zip []byte, hash string, err error)
+	// Cost, if not nil, returns the expression of the cost alarm, from the values of all parameters.
+	Cost func(stack.Values) string
 	// Tell, if not nil, receives the events of a stack as they happen.
 	Tell func(Event)
 	// Planned, if not nil, receives the planned changes before any of them is made.

@@ -80,7 +80,7 @@ func (p *Parameter) check(v string) error {
 	}
 	if p.Type == "Number" {
 		n, err := strconv.ParseFloat(v, 64)
-		if err != nil || p.Most > 0 && (n < p.Least || n > p.Most) {
+		if err != nil || !(p.Least <= n && n <= p.Most) && p.Most > 0 { // NaN is outside, too
 			return fmt.Errorf("--%s %s: must be from %g to %.0f", p.Flag(), v, p.Least, p.Most)
 		}
 		return nil

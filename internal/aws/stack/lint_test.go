@@ -56,8 +56,8 @@ func factors(t *testing.T) (all []factor) {
 		"ConfigRoleArn": {{"ConfigRoleArn": role("c"), "ConfigFlow": "true"}},
 		"ReadMin":       {{"ReadMin": "1"}, {"ReadMin": "1000"}}, "ReadMax": {{"ReadMax": "40000"}},
 		"WriteMin": {{"WriteMin": "1"}, {"WriteMin": "1000"}}, "WriteMax": {{"WriteMax": "40000"}},
-		"ArchiveDays": {{"ArchiveDays": "36500"}},
-		"CodeBucket":  {{"CodeBucket": "other"}}, "CodeKey": {{"CodeKey": "other.zip"}},
+		"ArchiveDays": {{"ArchiveDays": "36500"}}, "CostExpression": {{"CostExpression": "w+r+f"}},
+		"CodeBucket": {{"CodeBucket": "other"}}, "CodeKey": {{"CodeKey": "other.zip"}},
 	}
 	for _, p := range load(t, stack.Weir).Parameters {
 		f := factor{p.Name, special[p.Name]}

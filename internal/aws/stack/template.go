@@ -3,6 +3,7 @@ package stack
 import (
 	"bytes"
 	"embed"
+	"encoding/json"
 	"regexp"
 	"slices"
 	"strconv"
@@ -104,7 +105,19 @@ func (t *Template) doc() *yaml.Node {
 	if err := yaml.Unmarshal(t.text, &doc); err != nil {
 		panic(err) // it is part of the program
 	}
+	compact(doc.Content[0])
 	return doc.Content[0]
+}
+
+// compact removes the white space from JSON in folded texts.
+func compact(n *yaml.Node) {
+	var b bytes.Buffer
+	if n.Style&yaml.FoldedStyle != 0 && json.Compact(&b, []byte(n.Value)) == nil {
+		n.Value = b.String()
+	}
+	for _, one := range n.Content {
+		compact(one)
+	}
 }
 
 // Plain returns the template as [Parse] does.
@@ -132,7 +145,8 @@ func (t *Template) Full(given Values) Values {
 }
 
 // CloudFormation returns the template in YAML, with a line for each parameter and resource, as small as possible:
-// conditions have numbers as names, which only the template itself uses, and what [Template.Check] reports is left out.
+// conditions have numbers as names, which only the template itself uses. Ranges of numbers, and patterns with a
+// description, are left out: [Template.Check] reports what is outside, and so do the services that get it.
 // The given values are the defaults of their parameters. The same values produce the same bytes.
 func (t *Template) CloudFormation(given Values) []byte {
 	var b []byte
@@ -147,7 +161,7 @@ func (t *Template) CloudFormation(given Values) []byte {
 		for name, one := range members(v) {
 			value, ok := given[name]
 			if section == "Parameters" {
-				one = with(one, "ConstraintDescription", nil)
+				one = unchecked(one)
 				if ok {
 					quoted := &yaml.Node{Kind: yaml.ScalarNode, Value: value, Style: yaml.DoubleQuotedStyle}
 					one = with(one, "Default", quoted)
@@ -188,6 +202,23 @@ func shorten(doc *yaml.Node) {
 		}
 	}
 	walk(doc)
+}
+
+// unchecked returns a parameter without what CloudFormation need not check.
+func unchecked(p *yaml.Node) *yaml.Node {
+	var drop []string
+	for key, v := range members(p) {
+		switch {
+		case key == "ConstraintDescription":
+			drop = append(drop, key, "AllowedPattern")
+		case v.Value == "Number":
+			drop = append(drop, "MinValue", "MaxValue", "AllowedValues")
+		}
+	}
+	for _, key := range drop {
+		p = with(p, key, nil)
+	}
+	return p
 }
 
 // with returns a mapping with another value of a key, or with nil without it.

@@ -163,7 +163,15 @@ func TestRender(t *testing.T) {
 		for name, p := range want["Parameters"].(map[string]any) {
 			m := p.(map[string]any)
 			m["Description"] = strings.ReplaceAll(m["Description"].(string), "`", "")
+			if m["ConstraintDescription"] != nil {
+				delete(m, "AllowedPattern")
+			}
 			delete(m, "ConstraintDescription")
+			if m["Type"] == "Number" { // checked before
+				for _, key := range []string{"MinValue", "MaxValue", "AllowedValues"} {
+					delete(m, key)
+				}
+			}
 			if diff := cmp.Diff(m, got["Parameters"].(map[string]any)[name]); diff != "" {
 				t.Errorf("%s: %s: the template -, printed +:\n%s", kind, name, diff)
 			}
@@ -309,7 +317,7 @@ func TestDashboard(t *testing.T) {
 			}
 		}
 		must(t, json.Unmarshal([]byte(body), &page))
-		if len(page.Widgets) != 8 || len(page.Widgets[4].Properties.Metrics) != 9 {
+		if len(page.Widgets) != 10 || len(page.Widgets[4].Properties.Metrics) != 9 {
 			t.Errorf("%d widgets: %s", len(page.Widgets), body)
 		}
 		if has := strings.Contains(body, "ref:AggregatorSource"); has != (values["NoAggregator"] == "") {
@@ -389,6 +397,65 @@ func TestArchiveLock(t *testing.T) {
 	}
 	if got := lock("0"); got != [2]any{} {
 		t.Errorf("unasked, the archive has the lock %v", got)
+	}
+}
+
+// TestCost: the alarm compares what a day's pace costs with --cost-alarm or, if there is one, with the budget, and states
+// the amount. Provisioned capacity has no such alarm, since what is consumed of it costs nothing.
+func TestCost(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		values    stack.Values
+		threshold any // nil: there is no alarm
+		budget    any // nil: there is no budget
+	}{
+		{nil, "2000", nil},
+		{stack.Values{"CostAlarm": "0"}, nil, nil},
+		{stack.Values{"NoAlarms": "true", "MonthlyBudget": "50"}, nil, "50"},
+		{stack.Values{"MonthlyBudget": "50"}, "50", "50"},
+		{stack.Values{"MonthlyBudget": "50", "CostAlarm": "0"}, "50", "50"},
+		{stack.Values{"MonthlyBudget": "50", "Billing": "provisioned"}, nil, "50"},
+	} {
+		tmpl := resolved(t, stack.Weir, tt.values).Resources
+		if alarm := tmpl["Cost"]; tt.threshold != nil {
+			p := alarm["Properties"].(map[string]any)
+			if p["Threshold"] != tt.threshold || !strings.Contains(p["AlarmDescription"].(string), fmt.Sprint("more than ", tt.threshold, " USD a month")) {
+				t.Errorf("%v: %v", tt.values, p)
+			}
+		} else if alarm != nil {
+			t.Errorf("%v: %v", tt.values, alarm)
+		}
+		var limit any
+		if b := tmpl["Budget"]; b != nil {
+			p := b["Properties"].(map[string]any)
+			limit = p["Budget"].(map[string]any)["BudgetLimit"].(map[string]any)["Amount"]
+			if p["NotificationsWithSubscribers"] != nil {
+				t.Errorf("%v: somebody is notified: %v", tt.values, p)
+			}
+		}
+		if limit != tt.budget {
+			t.Errorf("%v: budget %v", tt.values, limit)
+		}
+	}
+	topic := "arn:aws:sns:eu-central-1:" + account + ":oncall"
+	p := resolved(t, stack.Weir, stack.Values{"MonthlyBudget": "50", "AlarmTopic": topic}).Resources["Budget"]["Properties"].(map[string]any)
+	want := map[string]any{
+		"Budget": map[string]any{
+			"BudgetType": "COST", "TimeUnit": "MONTHLY", "BudgetLimit": map[string]any{"Amount": "50", "Unit": "USD"},
+			"CostFilters": map[string]any{"TagKeyValue": []any{"user:" + stack.TagStack + "$weir"}},
+		},
+		"NotificationsWithSubscribers": []any{map[string]any{
+			"Notification": map[string]any{"NotificationType": "ACTUAL", "ComparisonOperator": "GREATER_THAN", "Threshold": "80"},
+			"Subscribers":  []any{map[string]any{"SubscriptionType": "SNS", "Address": topic}},
+		}},
+	}
+	if diff := cmp.Diff(want, p); diff != "" {
+		t.Error(diff)
+	}
+	for _, bad := range []string{"-1", "NaN", "Inf", "1e9", "x"} {
+		if err := load(t, stack.Weir).CheckEach(stack.Values{"MonthlyBudget": bad}); err == nil || !strings.Contains(err.Error(), "--monthly-budget "+bad) {
+			t.Errorf("%s: %v", bad, err)
+		}
 	}
 }
 

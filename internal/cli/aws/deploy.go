@@ -85,7 +85,7 @@ func deployer(ctx context.Context, a *kit.Run, f *awsFlags) (*deploy.Deployer, e
 	}
 	say := &teller{screen: a.Err, progress: term.NewProgress(a.Err)}
 	return deploy.New(deploy.Config{
-		Clients: deploy.Dial(cfg), Version: stackVersion(), Zip: pack.Zip, Tell: say.tell,
+		Clients: deploy.Dial(cfg), Version: stackVersion(), Zip: pack.Zip, Cost: costOf, Tell: say.tell,
 		Planned: func(changes []deploy.Change) {
 			if say.total = len(changes); a.Output == "table" {
 				plan(a, changes)
@@ -133,6 +133,7 @@ names one. With --table-only, weir creates only the table, without a stack.`,
 		Example: `  weir aws deploy --dry-run
   weir aws deploy limits --region eu-central-1 --alarm-topic arn:aws:sns:eu-central-1:123456789012:oncall
   weir aws deploy limits --memory 512
+  weir aws deploy limits --monthly-budget 50
   weir aws deploy limits --table-only --deletion-protection`,
 	}, func(ctx context.Context, q *deployFlags) error {
 		if q.TableOnly {

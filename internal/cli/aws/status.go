@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -56,6 +57,7 @@ type stackStatusView struct {
 	Weir      string               `json:"this_weir"`
 	Schema    int                  `json:"this_schema"`
 	Drift     []string             `json:"template_differs"`
+	Budget    float64              `json:"monthly_budget,omitempty"` // USD
 	Table     *tableStatusView     `json:"table,omitempty"`
 	Functions []functionStatusView `json:"functions"`
 	Problems  []string             `json:"problems"`
@@ -109,6 +111,7 @@ func stackStatusViewOf(s *deploy.Status, region string) stackStatusView {
 		Drift: append([]string{}, s.Drift...), Functions: []functionStatusView{},
 		Problems: append([]string{}, s.Problems...), OK: len(s.Problems) == 0,
 	}
+	v.Budget, _ = strconv.ParseFloat(s.Stack.Values["MonthlyBudget"], 64) // none in older stacks
 	if s.Table != nil {
 		v.Table = &tableStatusView{s.Table, s.Schema.Version, s.Schema.Client, s.Schema.Target}
 	}
@@ -134,6 +137,9 @@ func status(a *kit.Run, v *stackStatusView) {
 		add("", "to update it, run weir aws upgrade "+v.Name)
 	} else {
 		add("template", "same as this weir's")
+	}
+	if v.Budget > 0 {
+		add("budget", fmt.Sprintf("%g USD a month", v.Budget))
 	}
 	if tv := v.Table; tv != nil {
 		add(

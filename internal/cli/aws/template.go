@@ -120,6 +120,9 @@ func (ts *templates) print(a *kit.Run, q *templateFlags) error {
 	if err := cmp.Or(t.Check(t.Full(values)), stack.CheckTags(q.Tags)); err != nil {
 		return kit.Usage(err)
 	}
+	if kind == stack.Weir {
+		values["CostExpression"] = costOf(t.Full(values))
+	}
 	var text []byte
 	switch {
 	case q.Format == "terraform":

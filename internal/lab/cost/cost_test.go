@@ -164,6 +164,27 @@ func TestBreakEven(t *testing.T) {
 	}
 }
 
+// TestPace: a day's use, each day of a month, costs what the estimate of that use does.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	p := prices(t)
+	tr := cost.Default()
+	tr.Requests, tr.StorageGB, tr.Booking = 1e6/86_400, 0, cost.Function
+	e := estimate(t, tr, p)
+	write, read, second := p.Pace()
+	var calls, busy float64
+	for _, part := range e.Parts {
+		if part.Name == "stream batches booked" {
+			calls = part.Count * 24 / 1e6 * p.LambdaRequest * p.Hours / 24
+			busy = part.Count * 24 * tr.InvokeMillis / 1000 * tr.MemoryGB
+		}
+	}
+	got := e.Total.Write*24*write + e.Total.Read*24*read + busy*second
+	if want := e.Money.Month - calls; !near(got, want, 1e-9*want) || busy == 0 {
+		t.Errorf("%g a month, the estimate has %g", got, want)
+	}
+}
+
 // TestReserved: capacity is reserved in hundreds of units, for less than half its price.
 func TestReserved(t *testing.T) {
 	t.Parallel()

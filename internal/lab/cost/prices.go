@@ -83,6 +83,13 @@ func ReadPrices(text []byte) (Prices, error) {
 	return p, nil
 }
 
+// Pace returns what a write unit, a read unit and a GB-second of a function cost on demand, in a month of which every
+// day has one.
+func (p *Prices) Pace() (write, read, second float64) {
+	days := p.Hours / 24
+	return p.Write / 1e6 * days, p.Read / 1e6 * days, p.LambdaSecond * days
+}
+
 // BreakEven returns the average utilization at which provisioned write capacity costs as much as the same writes on
 // demand, or 0 if writes on demand are free.
 func (p *Prices) BreakEven() float64 {
