@@ -1,6 +1,6 @@
 #!/bin/sh
 # Demonstrates weir: builds it, serves a new store, drives it over HTTP, and replays an access log. Needs Go and curl.
-# LOG=FILE replays another log.
+# LOG=FILE replays another log. The program and the store of the demo are left in the folder $BIN, by default .bin.
 set -eu
 case ${LOG:-} in
 "") log=internal/lab/replay/testdata/access.log ;;
@@ -14,6 +14,7 @@ if [ ! -r "$log" ]; then
 	exit 2
 fi
 tags=grpcnotrace
+bin=${BIN:-.bin}
 data=$(mktemp -d)
 server=
 # Cleans up, also when interrupted: stops the server and removes the store.
@@ -33,16 +34,17 @@ title() { printf '\n# %s\n' "$1"; }
 # run prints a command as it would be typed, and runs it.
 run() {
 	printf '$ weir %s\n' "$*"
-	.bin/weir "$@"
+	"$bin/weir" "$@"
 }
 
-echo "building .bin/weir"
-CGO_ENABLED=0 "${GO:-go}" build -trimpath -tags "$tags" -o .bin/weir ./cmd/weir
+echo "building $bin/weir"
+CGO_ENABLED=0 "${GO:-go}" build -trimpath -tags "$tags" -o "$bin/weir" ./cmd/weir
+rm -rf "$bin/demo"
 
 # Neither use nor change the user's own configuration.
 for name in $(env | sed -n 's/^\(WEIR_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
 : >"$data/weir.yaml"
-export WEIR_CONFIG="$data/weir.yaml" WEIR_STORE="disk:$data/store"
+export WEIR_CONFIG="$data/weir.yaml" WEIR_STORE="disk:$bin/demo"
 
 title "limits for everybody on gpt-4, and for a team that shares its own limits"
 run resource set gpt-4 -l rpm:10/min -l tpm:5K/min
@@ -53,7 +55,7 @@ run entity create key-bob --parent team-red --cascade
 
 title "a server on a free port"
 echo '$ weir serve --http 127.0.0.1:0 --grpc off'
-.bin/weir serve --http 127.0.0.1:0 --grpc off >"$data/served" 2>"$data/log" &
+"$bin/weir" serve --http 127.0.0.1:0 --grpc off >"$data/served" 2>"$data/log" &
 server=$!
 address=
 tries=0
@@ -130,15 +132,16 @@ run replay "$log" --limit rpm:10/min --entity client
 
 cat <<END
 
-# continue by hand
-export WEIR_STORE=disk:.bin/try
-.bin/weir system set -l rpm:5/min
-.bin/weir acquire key-carol my-model rpm=3
-.bin/weir acquire key-carol my-model rpm=3    # refused
-.bin/weir explain key-carol my-model rpm=3    # why
-.bin/weir wait key-carol my-model rpm=3
-.bin/weir bucket list
-.bin/weir replay $log --limit rpm:20/min:40 --entity client
-.bin/weir serve --http 127.0.0.1:8080      # until Ctrl-C; in another terminal:
+# continue by hand, in the store of the demo
+export WEIR_STORE=disk:$bin/demo
+$bin/weir explain key-alice gpt-4 rpm=1    # the team is charged, too
+$bin/weir system set -l rpm:5/min
+$bin/weir acquire key-carol my-model rpm=3
+$bin/weir acquire key-carol my-model rpm=3    # refused
+$bin/weir explain key-carol my-model rpm=3    # why
+$bin/weir wait key-carol my-model rpm=3
+$bin/weir bucket list
+$bin/weir replay $log --limit rpm:20/min:40 --entity client
+$bin/weir serve --http 127.0.0.1:8080      # until Ctrl-C; in another terminal:
 curl -H 'Content-Type: application/json' -d '{"entity":"key-alice","resource":"gpt-4","tokens":{"rpm":1}}' http://127.0.0.1:8080/v1/acquire
 END

@@ -77,7 +77,7 @@ func documented(t *testing.T) (lines []string) {
 	}
 	for line := range strings.Lines(text.String()) {
 		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "$ "))
-		if command, ok := strings.CutPrefix(strings.TrimPrefix(line, ".bin/"), "weir "); ok && !strings.ContainsAny(command, "[$") {
+		if command, ok := strings.CutPrefix(strings.TrimPrefix(line, "$bin/"), "weir "); ok && !strings.ContainsAny(command, "[$") {
 			command, _, _ = strings.Cut(command, " #")
 			command, _, _ = strings.Cut(command, " && ")
 			command, _, _ = strings.Cut(command, " >")

@@ -29,6 +29,9 @@ type block struct {
 	text     string
 }
 
+// indented is a command in a block that is indented, not fenced.
+var indented = regexp.MustCompile(`\n\n {4}(\$ |weir [a-z]|curl |go |make |pip |npm |docker |k6 ).*\n`)
+
 var fence = regexp.MustCompile("^( *)```(?:(\\S+)(?: (.+))?)?$")
 
 // blocks returns the fenced blocks of a page.
@@ -60,14 +63,17 @@ type command struct {
 	text  string
 	shown []string // nil if any output will do
 	serve bool
-	first bool // of its block
+	stop  bool // the servers
 }
 
 // commands returns the commands of a block: each after "$ " with its output in a console, and the whole of a shell script,
-// cut at its servers.
+// cut where servers start and stop.
 func (b block) commands() (found []command) {
 	add := func(i int, text string) {
-		found = append(found, command{line: b.line + i + 1, text: text, serve: strings.HasPrefix(text, "weir serve"), first: len(found) == 0})
+		found = append(found, command{
+			line: b.line + i + 1, text: text, serve: strings.HasPrefix(text, "weir serve"),
+			stop: strings.HasPrefix(text, "kill %"),
+		})
 	}
 	continued := false
 	for i, line := range strings.Split(strings.TrimSuffix(b.text, "\n"), "\n") {
@@ -79,7 +85,8 @@ func (b block) commands() (found []command) {
 			add(i, text)
 		case b.language == "console" && n >= 0:
 			found[n].shown = append(found[n].shown, line)
-		case b.language == "sh" && (n < 0 || found[n].serve || strings.HasPrefix(line, "weir serve")):
+		case b.language == "sh" && (n < 0 || found[n].serve || found[n].stop || strings.HasPrefix(line, "weir serve") ||
+			strings.HasPrefix(line, "kill %")):
 			add(i, line)
 		case b.language == "sh":
 			found[n].text += "\n" + line
@@ -89,6 +96,17 @@ func (b block) commands() (found []command) {
 			(strings.HasSuffix(line, `\`) || strings.Count(found[n].text, "'")%2 == 1)
 	}
 	return found
+}
+
+// running reports whether a server runs in the background of a reader's shell after the block, given whether one did before.
+func (b block) running(before bool) bool {
+	for _, c := range b.commands() {
+		if c.serve {
+			before = before || strings.HasSuffix(aComment.ReplaceAllString(c.text, ""), "&")
+		}
+		before = before && !c.stop
+	}
+	return before
 }
 
 // isShell reports whether a block without a language has commands.
@@ -107,7 +125,7 @@ func tree(t *testing.T) (names []string) {
 			return err
 		case d.IsDir() && (name == "docs/adr" || name == "docs/reference"):
 			return fs.SkipDir
-		case filepath.Ext(name) == ".md" && name != "docs/benchmarks.md":
+		case filepath.Ext(name) == ".md" && name != "docs/benchmarks.md" && name != "docs/growth.md":
 			names = append(names, name)
 		}
 		return nil
@@ -115,7 +133,14 @@ func tree(t *testing.T) (names []string) {
 	if err != nil || len(names) < 40 {
 		t.Fatalf("%d pages: %v", len(names), err)
 	}
-	return append(names, "README.md", "clients/python/README.md", "clients/typescript/README.md")
+	for _, pattern := range []string{"clients/*/README.md", "contrib/*/README.md"} {
+		more, err := fs.Glob(root, pattern)
+		if err != nil || len(more) < 2 {
+			t.Fatalf("%s: %q: %v", pattern, more, err)
+		}
+		names = append(names, more...)
+	}
+	return append(names, "README.md", "CONTRIBUTING.md", "SECURITY.md")
 }
 
 // TestPages runs the commands of each page in order, as docs/contribute/testing.md describes.
@@ -130,13 +155,21 @@ func TestPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		var found []block
+		running := false
 		for _, b := range blocks(string(page)) {
 			if b.isShell() {
 				t.Errorf("%s:%d: begin it with ```console or ```sh, so that it is run", name, b.line)
 			}
+			running = b.running(running)
 			if b.excuse == "" && (b.file != "" || b.language == "sh" || b.language == "console") {
 				found = append(found, b)
 			}
+		}
+		if m := indented.FindString(string(page)); m != "" {
+			t.Errorf("%s: fence what is indented, so that it is run: %s", name, strings.TrimSpace(m))
+		}
+		if running {
+			t.Errorf("%s leaves a server running: end with kill %%1", name)
 		}
 		if slices.ContainsFunc(found, func(b block) bool { return b.language == "sh" || b.language == "console" }) {
 			t.Run(strings.TrimSuffix(strings.TrimPrefix(name, "docs/"), ".md"), func(t *testing.T) {
@@ -220,13 +253,16 @@ func (r *runner) script(t *testing.T, found []block) (script string, all []comma
 		stopped := false
 		for _, c := range block.commands() {
 			text := r.here(t, c.text)
-			if c.serve && !stopped {
+			if c.serve && !stopped || c.stop {
 				b.WriteString("[ -z \"$servers\" ] || kill $servers 2>/dev/null; wait $servers 2>/dev/null; servers=\n")
-				stopped = true
+				stopped = c.serve
 			}
-			if c.serve {
+			switch {
+			case c.stop:
+				text = ":"
+			case c.serve:
 				text = serving(strings.TrimSuffix(aComment.ReplaceAllString(text, ""), "&"), r.served(t, text), len(all))
-			} else if block.language == "sh" {
+			case block.language == "sh":
 				text = "set -e\n" + text + "\nset +e"
 			}
 			fmt.Fprintf(&b, "printf '\\036'\n{ %s\n} 2>&1 </dev/null\nprintf '\\037%%d\\036\\n' $?\n", text)
