@@ -23,7 +23,7 @@ const (
 	CodeConflict                 // [ErrConflict]: nothing was changed, read again
 	CodeSettled                  // [ErrSettled], [ErrCommitted] or [ErrRolledBack]: the lease, or its token, is used up
 	CodeExpired                  // [ErrExpired]
-	// [ErrUnavailable], a [*StoreError], [ErrClosed] or a deadline: no answer, or not in time.
+	// [ErrUnavailable], a [*StoreError], [ErrClosed], [ErrOfCell] or a deadline: no answer, or not in time.
 	CodeUnavailable
 	CodeCanceled // [context.Canceled]: the caller gave up
 	CodeMaxDebt  // [ErrMaxDebt]: an adjustment was made in part
@@ -49,7 +49,7 @@ var codes = []struct {
 	{is(ErrBucketQuota), CodeBucketQuota},
 	{is(ErrSettled, ErrCommitted, ErrRolledBack), CodeSettled},
 	{is(ErrExpired), CodeExpired},
-	{is(ErrUnavailable, ErrClosed, context.DeadlineExceeded), CodeUnavailable},
+	{is(ErrUnavailable, ErrClosed, ErrOfCell, context.DeadlineExceeded), CodeUnavailable},
 	{as[*StoreError], CodeUnavailable},
 	{is(context.Canceled), CodeCanceled},
 	{is(ErrBadCursor, ErrSlotsNeedLease), CodeInvalid},

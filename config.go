@@ -20,7 +20,7 @@ type Config struct {
 	// namespace must have been created.
 	Namespace string
 	// NamespaceID is the namespace's opaque id. If set, the limiter never reads the registry of namespaces, so a
-	// tenant's credentials need no access to it.
+	// tenant's credentials need no access to it. Nor does it look whether the store belongs to a cell; see [ErrOfCell].
 	NamespaceID string
 	// CacheTTL is how long entities, limits and namespaces are cached, plus or minus a tenth. A change made through
 	// this limiter takes effect at once; one made elsewhere, within the TTL or at the bucket's next debit, whichever is
@@ -119,6 +119,7 @@ func (c *Config) policies(catalog store.Catalog, onLocal func(), onChange func(n
 	cfg := policy.Config{
 		Catalog: catalog, TTL: c.CacheTTL, Entries: c.CacheEntries, Timeout: c.StoreTimeout,
 		Default: policy.Mode(c.OnUnavailable), Retention: c.AuditRetention, OnLocal: onLocal, OnChange: onChange,
+		Restricted: c.NamespaceID != "",
 	}
 	if f := c.Observer.Unreadable; f != nil {
 		cfg.Unreadable = func(ctx context.Context, err error) { f(ctx, UnreadableEvent{err}) }

@@ -28,11 +28,14 @@ var (
 	// number may be the reason. It is not admitted, whatever on_unavailable is. Such an error matches ErrUnavailable.
 	ErrOverloaded = errors.New("overloaded")
 	// ErrNoLimits matches every [*NoLimitsError]: no scope has limits for the request.
-	ErrNoLimits = policy.ErrNoLimits
+	ErrNoLimits = record.ErrNoLimits
 	// ErrUnknownEntity reports a request for an entity that was never created, in a namespace whose entities are known.
-	ErrUnknownEntity = policy.ErrUnknownEntity
+	ErrUnknownEntity = record.ErrUnknownEntity
 	// ErrBucketQuota reports that a server creates no bucket, because the namespace has as many live ones as it may.
 	ErrBucketQuota = store.ErrBucketQuota
+	// ErrOfCell reports that the store belongs to a cell, which has only a share of the limits: a program must call a
+	// server of the cell. The limiter looks once per Config.CacheTTL. Such an error matches ErrUnavailable.
+	ErrOfCell = record.ErrOfCell
 	// ErrNotFound reports that an entity, namespace or set of limits does not exist.
 	ErrNotFound = policy.ErrNotFound
 	// ErrExists reports that the thing to be created already exists.
@@ -146,7 +149,7 @@ func (e *RequestError) Unwrap() error { return e.Err }
 
 // NoLimitsError reports that no scope (entity, entity default, plan, resource or system) has limits for an Entity on a
 // Resource.
-type NoLimitsError = policy.NoLimitsError
+type NoLimitsError = record.NoLimitsError
 
 // unavailableError is ErrUnavailable together with its cause.
 type unavailableError struct{ cause error }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/weirlimits/weir/internal/outage"
 	"github.com/weirlimits/weir/internal/policy"
@@ -79,14 +78,12 @@ func (d *decision) onUnavailable(req *Request, p *policy.Policy) OnUnavailable {
 // storeFailure sorts an error: cause is the store's failure, err is returned to the caller.
 func storeFailure(ctx context.Context, failed error) (cause, err error) {
 	var config *ConfigError
-	is := func(targets ...error) bool {
-		return slices.ContainsFunc(targets, func(t error) bool { return errors.Is(failed, t) })
-	}
+	is := func(targets ...error) bool { return is(targets...)(failed) }
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("acquire: %w", ctx.Err())
-	case errors.As(failed, &config), is(ErrNoLimits, ErrExceedsBurst, ErrNotFound, ErrClosed, policy.ErrNoShare),
-		is(ErrUnknownEntity, ErrBucketQuota, ErrSlotsNeedLease): // whoever invents names must not escape all limits
+	case errors.As(failed, &config), is(ErrNoLimits, ErrExceedsBurst, ErrNotFound, ErrClosed, ErrSlotsNeedLease),
+		is(policy.ErrNoShare, ErrOfCell, ErrUnknownEntity, ErrBucketQuota): // invented names must not escape all limits
 		return nil, failed
 	case is(record.ErrUnreadable, store.ErrInvalid, store.ErrDuplicateBucket):
 		return nil, publicError(failed) // the store did answer: a bad record, or a bug in weir, must not admit

@@ -144,7 +144,7 @@ func (l *Limiter) policyOf(ctx context.Context, req *Request) (*policy.Policy, e
 
 // resolveError returns an error of the policies as this package defines it.
 func resolveError(err error) error {
-	if errors.Is(err, policy.ErrNoShare) {
+	if errors.Is(err, policy.ErrNoShare) || errors.Is(err, ErrOfCell) {
 		return &unavailableError{err}
 	}
 	return publicError(err)

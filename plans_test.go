@@ -275,7 +275,7 @@ func TestPlanCosts(t *testing.T) {
 			for _, step := range []struct {
 				entity string
 				want   int
-			}{{"a1", tt.cold}, {"a1", 0}, {"a2", tt.another}, {"a2", 0}} {
+			}{{"a1", tt.cold + ofCell}, {"a1", 0}, {"a2", tt.another}, {"a2", 0}} {
 				before := peer.fake.reads
 				peer.take(step.entity, weir.Tokens{"rpm": 1})
 				if got := peer.fake.reads - before; got != step.want {

@@ -42,7 +42,7 @@ func TestProblem(t *testing.T) {
 			{Entity: "a", Resource: "r", Limit: "tpm"},
 			{Entity: "org", Resource: "r", Limit: "rpm", Refused: true, RetryAfter: 2},
 		},
-		Errors: []byte(`[1]`),
+		More: []byte(`{"errors":[1]}`),
 	}
 	var got struct {
 		Type, Title, Detail, Field string

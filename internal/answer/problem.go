@@ -52,7 +52,7 @@ type Problem struct {
 	Entity        string             // with Refused: the entity whose limits are named without an entity
 	Statuses      []weir.LimitStatus // with Refused
 	Brief         bool               // with Refused: the names of those that refused are sent alone
-	Errors        []byte             // JSON; nil for none
+	More          []byte             // an object of JSON with more members; nil for none
 }
 
 // Append appends the problem as one line of JSON.
@@ -76,8 +76,8 @@ func (p *Problem) Append(b []byte) []byte {
 	if p.Degraded {
 		b = strconv.AppendInt(append(b, `,"degraded":true,"over":`...), p.Over, 10)
 	}
-	if len(p.Errors) > 0 {
-		b = append(append(b, `,"errors":`...), p.Errors...)
+	if len(p.More) > len("{}") {
+		return append(append(append(b, ','), p.More[1:]...), '\n')
 	}
 	return append(b, '}', '\n')
 }

@@ -10,42 +10,23 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/manifest/claims"
 	"github.com/weirlimits/weir/internal/manifest/live"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
-// Claim is a declared record that another manifest manages.
-type Claim struct {
-	Target   string `json:"target"`      // as in [Change]
-	Declared string `json:"declared_at"` // file and line
-	By       string `json:"managed_by"`
-}
-
 // ClaimedError reports that a manifest declares records that others manage.
-type ClaimedError struct {
-	Manifest string
-	Claims   []Claim
-}
+type ClaimedError = claims.Error
 
-// Error names the first of the records, and what to do.
-func (e *ClaimedError) Error() string {
-	first, others := e.Claims[0], make(map[string]bool)
-	for _, c := range e.Claims {
-		others[c.By] = true
+// DeclaredAt returns where the manifest declares the record that a plan names so; "" if it does not.
+func (m *Manifest) DeclaredAt(target string) string {
+	for k, r := range m.Records {
+		if k.String() == target {
+			return r.at.String()
+		}
 	}
-	where := fmt.Sprintf("%s (%s)", first.Target, first.Declared)
-	from := strictyaml.TextList(slices.Sorted(maps.Keys(others)))
-	if len(e.Claims) == 1 {
-		return fmt.Sprintf("%s is managed by manifest %s: declare it in one of the two, or move it here with "+
-			"moved: {from: %s}", where, strictyaml.Quote(first.By), from)
-	}
-	return fmt.Sprintf("%d records that manifest %s declares are managed by others, such as %s by manifest %s: "+
-		"declare each in one of them, or move them here with moved: {from: %s}", len(e.Claims),
-		strictyaml.Quote(e.Manifest), where, strictyaml.Quote(first.By), from)
+	return ""
 }
-
-// Is reports whether target is [weir.ErrConflict].
-func (e *ClaimedError) Is(target error) bool { return target == weir.ErrConflict }
 
 // Giver is a manifest from which records move.
 type Giver struct {

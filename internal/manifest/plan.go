@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/manifest/claims"
 	"github.com/weirlimits/weir/internal/manifest/delta"
 	"github.com/weirlimits/weir/internal/manifest/live"
 	"github.com/weirlimits/weir/internal/manifest/reach"
@@ -211,7 +212,8 @@ func (p *Plan) compare() error {
 	for _, k := range keysOf(p.manifest.Records) {
 		r := p.manifest.Records[k]
 		if other := p.declared(k, r); other != "" {
-			claimed.Claims = append(claimed.Claims, Claim{k.String(), r.at.String(), other})
+			c := claims.Claim{Target: k.String(), Declared: r.at.String(), By: other}
+			claimed.Claims = append(claimed.Claims, c)
 		}
 	}
 	if len(claimed.Claims) > 0 {

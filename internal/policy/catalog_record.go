@@ -16,6 +16,7 @@ type catalogRecord struct {
 	group     string // of a resource
 	nearLimit []int
 	namespace record.Namespace
+	cell      *record.Cell // that the store belongs to
 	epoch     uint64
 
 	settings
@@ -86,7 +87,7 @@ func (rec *catalogRecord) at(now int64) *catalogRecord {
 func cached(k store.Kind) bool {
 	switch k {
 	case store.KindEntity, store.KindEntityLimits, store.KindPlanLimits, store.KindResourceLimits, store.KindSystem,
-		store.KindNamespace:
+		store.KindNamespace, record.KindShares:
 		return true
 	default:
 		return false
@@ -130,6 +131,8 @@ func decode(k store.Key, r store.Record) (rec catalogRecord, err error) {
 		err = record.Decode(r, &rec.entity)
 	case store.KindNamespace:
 		err = record.Decode(r, &rec.namespace)
+	case record.KindShares:
+		err = record.Decode(r, &rec.cell)
 	default:
 		err = rec.decodeLimits(k, r)
 	}

@@ -44,6 +44,8 @@ func (r *Resolver) Changed(keys ...store.Key) {
 	for _, k := range keys { // policies last: one made earlier could be based on a record about to change
 		if k.Kind == store.KindNamespace || k.Kind == "" && k.Namespace == store.Registry {
 			r.registry.Add(1)
+		} else if k.Kind == record.KindShares {
+			r.SharesChanged()
 		} else if ch, ok := changeOf(k); ok {
 			if s := r.used(k.Namespace); s != nil {
 				s.changed(ch)

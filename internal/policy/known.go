@@ -15,7 +15,8 @@ var errUnknown = errors.New("the limits are not known")
 // not known.
 func (n *Namespace) Known(entity, resource string, own bool) *Policy {
 	s, _ := n.lastKnown()
-	if s == nil {
+	rs, ok := n.records.Known([]store.Key{record.SharesKey})
+	if s == nil || ok && n.shares == nil && rs[0].cell.Err() != nil {
 		return nil
 	}
 	cached := s.policies(own)
@@ -26,7 +27,7 @@ func (n *Namespace) Known(entity, resource string, own bool) *Policy {
 	broader := false
 	p, err := n.build(s, entity, resource, own, lookup{
 		now:   now,
-		share: func() Share { return n.lastShare(n.name) },
+		share: func() (Share, time.Time, error) { return n.lastShare(n.name), time.Time{}, nil },
 		records: func(keys []store.Key) ([]*catalogRecord, time.Time, error) {
 			rs, unknown := n.knownRecords(keys)
 			switch {

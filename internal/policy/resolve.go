@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"time"
 
@@ -15,36 +14,12 @@ import (
 // MaxDepth is the maximum number of entities in a chain: an entity, its parent, and so on.
 const MaxDepth = 8
 
-// NoLimitsError reports that no scope has limits for an entity on a resource.
-type NoLimitsError struct{ Entity, Resource string }
-
-// Error names the scopes that were checked.
-func (e *NoLimitsError) Error() string {
-	return fmt.Sprintf("no limits apply to entity %q on resource %q: set some for the entity, the resource or the "+
-		"system", e.Entity, e.Resource)
-}
-
-// Is reports whether target is [ErrNoLimits].
-func (e *NoLimitsError) Is(target error) bool { return target == ErrNoLimits }
-
-// UnknownEntityError reports a request for an entity that was never created, in a namespace that takes no others.
-type UnknownEntityError struct{ Entity string }
-
-// Error names the entity.
-func (e *UnknownEntityError) Error() string {
-	return fmt.Sprintf("unknown entity %q: this namespace only takes requests for entities that were created: create "+
-		"it: weir entity create ID", e.Entity)
-}
-
-// Is reports whether target is [ErrUnknownEntity].
-func (e *UnknownEntityError) Is(target error) bool { return target == ErrUnknownEntity }
-
 // Resolve returns the policy for requests of an entity on a resource. own is false for a request that brings its own
 // limits: the policy then has only the limits of the parents. If the share allows no decision, it returns the policy
 // and [ErrNoShare] or [ErrShareExpired].
 //
-// Other errors: [*record.FieldError], [*NoLimitsError], [*UnknownEntityError], [ErrNotFound] if the namespace does not
-// exist, store errors.
+// Other errors: [*record.FieldError], [*record.NoLimitsError], [*record.UnknownEntityError], [*record.CellError],
+// [ErrNotFound] if the namespace does not exist, store errors.
 func (n *Namespace) Resolve(ctx context.Context, entity, resource string, own bool) (*Policy, error) {
 	if e := n.fresh(entity, resource, own); e != nil {
 		n.Hit(e)
@@ -110,8 +85,9 @@ func (r *Resolver) Hit(e *Entry) { r.hits.Add(e.stripe) }
 
 // lookup is where the contents of a policy come from.
 type lookup struct {
-	now     int64 // the time as of which limits apply, in nanoseconds since the clock's epoch
-	share   func() Share
+	now int64 // the time as of which limits apply, in nanoseconds since the clock's epoch
+	// share also returns until when at most the policy may be used; the zero time: no bound.
+	share   func() (Share, time.Time, error)
 	records func([]store.Key) ([]*catalogRecord, time.Time, error)
 	// expected returns what a resource is probably charged to besides itself, so that its records are read with the
 	// others in one call; optional.
@@ -120,8 +96,11 @@ type lookup struct {
 
 func (n *Namespace) fromStore(ctx context.Context) lookup {
 	return lookup{
-		now:   n.asOf(),
-		share: func() Share { return n.shareOf(ctx, n.name) },
+		now: n.asOf(),
+		share: func() (Share, time.Time, error) {
+			until, err := n.Owned(ctx)
+			return n.shareOf(ctx, n.name), until, err
+		},
 		records: func(keys []store.Key) ([]*catalogRecord, time.Time, error) {
 			return n.records.Get(ctx, keys, n.load)
 		},
@@ -152,7 +131,11 @@ func (r *Resolver) build(
 	p := &Policy{NamespaceID: s.id, Entity: entity, Resource: resource, freshness: freshness{state: s}}
 	p.generation.Store(s.generation.Load()) // before anything is read
 	began := r.elapsed()
-	p.Share = from.share()
+	sh, until, err := from.share()
+	if err != nil {
+		return nil, err
+	}
+	p.Share = sh
 	c, err := from.chain(s.id, entity, resource, !own)
 	if err != nil {
 		return nil, err
@@ -174,13 +157,15 @@ func (r *Resolver) build(
 			seen(p, m)
 		}
 		if i == 0 && m.rs[slotSystem].known && !m.rs[slotEntity].created() {
-			return nil, &UnknownEntityError{entity}
+			return nil, &record.UnknownEntityError{Entity: entity}
 		}
 		if i == 0 && own && len(p.Targets) == 0 {
-			return nil, &NoLimitsError{entity, resource}
+			return nil, &record.NoLimitsError{Entity: entity, Resource: resource}
 		}
 	}
-	p.expires = int64(c.until.Sub(r.start))
+	if p.expires = int64(c.until.Sub(r.start)); !until.IsZero() {
+		p.expires = min(p.expires, int64(until.Sub(r.start)))
+	}
 	if !p.Share.Until.IsZero() {
 		p.expires = min(p.expires, max(int64(p.Share.Until.Sub(r.start)), r.elapsed()+int64(shareRetry)))
 	}
@@ -296,12 +281,22 @@ func firstSetting(cs []candidate) (set Setting, ok bool) {
 	return Setting{}, false
 }
 
+// Owned returns a [*record.CellError] if the store belongs to a cell, and this process does not use the cell's share.
+// The answer is cached like a record, and may be used until the given time. Other errors are those of the store.
+func (r *Resolver) Owned(ctx context.Context) (until time.Time, err error) {
+	if r.shares != nil || r.cfg.Restricted {
+		return time.Time{}, nil
+	}
+	rs, until, err := r.records.Get(ctx, []store.Key{record.SharesKey}, r.load)
+	if err == nil {
+		err = rs[0].cell.Err()
+	}
+	return until, err
+}
+
 // shareOf returns the part of a namespace's limits that applies.
 func (r *Resolver) shareOf(ctx context.Context, namespace string) Share {
-	if r.shares == nil {
-		return Whole
-	}
-	if stale := r.staleShare.Swap(0); stale > 0 {
+	if stale := r.staleShare.Swap(0); stale > 0 && r.shares != nil {
 		r.shares.Stale(ctx, stale)
 	}
 	return r.lastShare(namespace)

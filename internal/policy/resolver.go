@@ -23,6 +23,8 @@ type Config struct {
 	Timeout   time.Duration // of a read of the catalog
 	Default   Mode          // where no scope sets one
 	Retention time.Duration // of audit events
+	// Restricted leaves out the check that the store belongs to no cell, which reads outside the namespace.
+	Restricted bool
 
 	OnLocal    func()                       // called for each policy whose mode is ModeLocal
 	OnChange   func(namespaceID string)     // called after policies of a namespace have become invalid

@@ -17,10 +17,6 @@ import (
 var (
 	// ErrConflict reports that others kept changing the same records.
 	ErrConflict = source.ErrConflict
-	// ErrUnknownEntity matches every [*UnknownEntityError].
-	ErrUnknownEntity = errors.New("unknown entity")
-	// ErrNoLimits matches every [*NoLimitsError].
-	ErrNoLimits = errors.New("no limits apply")
 	// ErrNotFound reports that a namespace, an entity or a set of limits does not exist.
 	ErrNotFound = errors.New("not found")
 )

@@ -41,7 +41,7 @@ type ScopeLimits struct {
 }
 
 // Trace resolves a policy anew, and returns it with what it found about each entity of the chain. It also returns that
-// together with a [*NoLimitsError]. The errors are those of [Namespace.Resolve], apart from those of the share.
+// together with a [*record.NoLimitsError]. The errors are those of [Namespace.Resolve], apart from those of the share.
 func (n *Namespace) Trace(ctx context.Context, entity, resource string, own bool) (*Policy, []Member, error) {
 	s, err := n.lookUp(ctx, n.elapsed())
 	if err != nil {

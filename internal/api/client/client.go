@@ -20,6 +20,7 @@ import (
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/api/secret"
+	"github.com/weirlimits/weir/internal/manifest/claims"
 )
 
 // Bounds on an answer: how long it may take and how large it may be.
@@ -212,6 +213,8 @@ type problem struct {
 	Degraded bool         `json:"degraded"`
 	Over     int64        `json:"over"`
 	Limits   []api.Status `json:"limits"`
+
+	claims.Sent
 }
 
 // causes are the errors of the library, by the name of the kind of problem.
@@ -248,6 +251,9 @@ func (c *Client) failure(res *http.Response, body []byte) error {
 		return &api.ChangedError{Detail: p.Detail}
 	case "unauthenticated":
 		p.Detail += ": set WEIR_TOKEN"
+	}
+	if err := p.Received(p.Detail); err != nil {
+		return err
 	}
 	return &failed{p.Detail, causes[kind]}
 }

@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/claims"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
@@ -73,6 +73,8 @@ type Answer struct {
 	Saved          json.RawMessage  `json:"saved,omitempty"`
 	Result         *manifest.Result `json:"result,omitempty"` // of an apply
 	Value          json.RawMessage  `json:"value,omitempty"`  // of a read
+
+	claims.Sent // the records that other manifests manage
 }
 
 // Handle handles an invocation: a [Request], or a CloudFormation event. It returns an error only for an event whose
@@ -87,6 +89,9 @@ func (p *Provisioner) Handle(ctx context.Context, event json.RawMessage) (any, e
 	a, err := p.request(ctx, event)
 	if err != nil {
 		a.Status, a.Errors = Failed, problems(err, a.Result)
+		if claimed, ok := errors.AsType[*manifest.ClaimedError](err); ok {
+			a.Sent = claimed.Sent()
+		}
 	}
 	p.Log.LogAttrs(
 		ctx, slog.LevelInfo, "request handled", slog.String("status", a.Status),
@@ -268,7 +273,6 @@ func (p Problem) String() string {
 func problems(err error, res *manifest.Result) (all []Problem) {
 	var mistakes strictyaml.Errors
 	var wrong manifest.ProblemsError
-	var claimed *manifest.ClaimedError
 	var failed *manifest.FailedError
 	switch {
 	case errors.As(err, &mistakes):
@@ -278,12 +282,6 @@ func problems(err error, res *manifest.Result) (all []Problem) {
 	case errors.As(err, &wrong):
 		for _, text := range wrong {
 			all = append(all, Problem{Message: text})
-		}
-	case errors.As(err, &claimed):
-		for _, c := range claimed.Claims {
-			all = append(all, Problem{
-				Message: c.Target + " is managed by manifest " + strconv.Quote(c.By), Path: c.Declared,
-			})
 		}
 	case errors.As(err, &failed) && res != nil:
 		for _, f := range res.Failed {

@@ -110,7 +110,7 @@ func CodeOf(err error) int {
 	switch {
 	case errors.As(err, &coded):
 		return coded.code
-	case errors.As(err, &usage), errors.As(err, &address):
+	case errors.As(err, &usage), errors.As(err, &address), errors.Is(err, weir.ErrOfCell):
 		return WrongUsage
 	case errors.Is(err, cells.ErrNotFound):
 		return NotFound

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"net/http"
 
 	"github.com/weirlimits/weir"
@@ -58,8 +59,16 @@ func (a *Run) Open(how stores.Access) (*weir.Limiter, error) {
 		_ = st.Close()
 		return nil, err
 	}
-	parts.Of(lim).Policies.Use(shares, a.LastGood)
+	policies := parts.Of(lim).Policies
+	policies.Use(shares, a.LastGood)
 	a.Opened = st
+	if a.Decides {
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
+		defer cancel()
+		if _, err = policies.Owned(ctx); errors.Is(err, weir.ErrOfCell) { // any other is met again by what decides
+			return nil, errors.Join(err, lim.Close())
+		}
+	}
 	return lim, nil
 }
 
@@ -74,16 +83,19 @@ type InCell struct {
 type sharing struct {
 	InCell
 
-	Decides bool // Open refuses the store of a cell that the flags do not name
+	Decides bool // Open fails with [weir.ErrOfCell] where decisions would
 	// Shares returns the parts of the limits that the process may use. Nil if the limits are not shared.
 	Shares func(store.Store) (policy.Shares, error)
 }
 
 // sharesOf returns the part of the limits that the process may use on a store: nil for all of them. On the store of a
-// cell, it refuses a process that decides and does not name the cell; others reckon with the cell's share.
+// cell, what does not decide reckons with the cell's share, and what does gets it if it names the cell.
 func (a *Run) sharesOf(st store.Store) (policy.Shares, error) {
-	if a.Shares != nil {
+	switch {
+	case a.Shares != nil:
 		return a.Shares(st)
+	case a.Cell == "" && a.Decides:
+		return nil, nil //nolint:nilnil // all of the limits, if the store belongs to no cell
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
@@ -96,15 +108,8 @@ func (a *Run) sharesOf(st store.Store) (policy.Shares, error) {
 			cmp.Or(cell, "no cell"))
 	case cell == "":
 		return nil, nil //nolint:nilnil // all of the limits
-	case a.Cell == "" && a.Decides:
-		return nil, Alien(cell)
 	}
 	return cells.Follow(ctx, st, cell)
-}
-
-// Alien returns the error of a process that would use all of the limits on the store of a cell, which has a share.
-func Alien(cell string) error {
-	return Usagef("the store belongs to cell %q, which has only a share of the limits: give --cell %[1]s", cell)
 }
 
 // With opens the store, runs f and closes the store. On disk, closing writes and can fail.

@@ -131,6 +131,9 @@ func (p *provisioner) ask(ctx context.Context, r function.Request) (a function.A
 	for i := range a.Errors {
 		texts[i] = a.Errors[i].String()
 	}
+	if err := a.Received(strings.Join(texts, "; ")); err != nil {
+		return a, err
+	}
 	if a.Result != nil && len(a.Result.Failed) > 0 {
 		return a, fmt.Errorf(
 			"%s failed, the others were made; %s; apply again to continue", kit.Plural(len(a.Result.Failed), "change"),
@@ -155,7 +158,7 @@ func (p *provisioner) plan(
 	a, err := p.ask(ctx, function.Request{Action: "plan", Manifest: text, Exact: opts.Exact, Detail: true})
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, located{err, m, "manifest"}
 	case a.Saved == nil:
 		return nil, fmt.Errorf(
 			"the plan for namespace %s is too large for a Lambda answer: split the manifest, or plan without "+

@@ -10,6 +10,7 @@ import (
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/claims"
 	"github.com/weirlimits/weir/internal/manifest/drift"
 )
 
@@ -20,36 +21,43 @@ type planner interface {
 	diff(ctx context.Context, m *manifest.Manifest, exact bool) (drift.Report, error)
 }
 
-// with calls f with the planner that the flags name.
-func (f *lambdaFlags) with(ctx context.Context, r *kit.Run, how stores.Access, do func(planner) error) error {
+// with calls f with the planner that the flags name. It prints the records that other manifests manage, if that is the
+// error.
+func (f *lambdaFlags) with(ctx context.Context, r *kit.Run, how stores.Access, do func(planner) error) (err error) {
 	switch {
 	case f.Stack != "":
-		p, err := f.provisioner(ctx)
-		if err != nil {
-			return err
+		var p *provisioner
+		if p, err = f.provisioner(ctx); err == nil {
+			err = do(p)
 		}
-		return do(p)
 	case r.Server != "":
-		return r.Call(api.PlanManifests.Op, func(c api.Caller) error { return do(onServer{c}) })
+		err = r.Call(api.PlanManifests.Op, func(c api.Caller) error { return do(onServer{c}) })
+	default:
+		err = r.With(how, func(lim *weir.Limiter) error { return do(onStore{lim}) })
 	}
-	return r.With(how, func(lim *weir.Limiter) error { return claimed(r, do(onStore{lim})) })
-}
-
-var claims = kit.Columns([]kit.Column[manifest.Claim]{
-	{Name: "record", Of: func(c *manifest.Claim) any { return c.Target }},
-	{Name: "declared at"},
-	{Name: "managed by"},
-})
-
-// claimed prints the records that other manifests manage, if that is the error.
-func claimed(r *kit.Run, err error) error {
 	bad, ok := errors.AsType[*manifest.ClaimedError](err)
 	if !ok {
 		return err
 	}
-	conflicts := map[string][]manifest.Claim{"conflicts": bad.Claims}
-	return errors.Join(err, r.Print(conflicts, func() { claims(r, bad.Claims, true) }))
+	at, _ := errors.AsType[located](err)
+	for i := range bad.Claims {
+		if at.of != nil { // it is of the text that was sent
+			bad.Claims[i].Declared = at.of.DeclaredAt(bad.Claims[i].Target)
+		}
+	}
+	return errors.Join(err, r.Print(map[string][]claims.Claim{"conflicts": bad.Claims}, func() {
+		claimed(r, bad.Claims, true)
+		if bad.LeftOut > 0 {
+			r.Out.Printf("and %d more\n", bad.LeftOut)
+		}
+	}))
 }
+
+var claimed = kit.Columns([]kit.Column[claims.Claim]{
+	{Name: "record", Of: func(c *claims.Claim) any { return c.Target }},
+	{Name: "declared at"},
+	{Name: "managed by"},
+})
 
 // call calls f with what runs an operation that reads manifests.
 func (f *lambdaFlags) call(ctx context.Context, r *kit.Run, o *api.Op, do func(api.Caller) error) error {
@@ -124,7 +132,7 @@ func (s onServer) diff(ctx context.Context, m *manifest.Manifest, exact bool) (d
 	got, _, err := api.DiffManifests.Call(ctx, s, &api.PlanQuery{Text: string(m.Text()), Exact: exact})
 	switch {
 	case err != nil:
-		return drift.Report{}, located{err, m.Located(err.Error(), "body")}
+		return drift.Report{}, located{err, m, "body"}
 	case len(got.Manifests) != 1:
 		return drift.Report{}, fmt.Errorf("the server compared %d manifests instead of 1", len(got.Manifests))
 	}
@@ -135,20 +143,22 @@ func (s onServer) plan(ctx context.Context, m *manifest.Manifest, opts manifest.
 	got, _, err := api.PlanManifests.Call(ctx, s, &api.PlanQuery{Text: string(m.Text()), Exact: opts.Exact})
 	switch {
 	case err != nil:
-		return nil, located{err, m.Located(err.Error(), "body")}
+		return nil, located{err, m, "body"}
 	case len(got.Plans) != 1 || got.Plans[0] == nil:
 		return nil, fmt.Errorf("the server made %d plans of 1 manifest", len(got.Plans))
 	}
 	return got.Plans[0].Of(m, "body")
 }
 
-// located is an error with places in the user's own files.
+// located is an error about a manifest, which was sent under a name, with places in the user's own files.
 type located struct {
 	error
-	text string
+
+	of   *manifest.Manifest
+	name string
 }
 
-func (e located) Error() string { return e.text }
+func (e located) Error() string { return e.of.Located(e.error.Error(), e.name) }
 func (e located) Unwrap() error { return e.error }
 
 func (s onServer) apply(

@@ -17,7 +17,6 @@ import (
 	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/stores"
-	"github.com/weirlimits/weir/internal/fleet/cells"
 	"github.com/weirlimits/weir/internal/fleet/configflow"
 	"github.com/weirlimits/weir/internal/fleet/configflow/snssqs"
 	"github.com/weirlimits/weir/internal/policy/lastgood"
@@ -95,23 +94,7 @@ func (f *configFlags) late(s *serving) func(error) store.Store {
 	if f.known == nil || f.known.At().IsZero() || !s.http.LeaseKey.Given() {
 		return nil
 	}
-	open := func() (store.Store, error) {
-		st, err := stores.Open(s.run.Store, stores.Create)
-		if err != nil || s.cell.Name != "" {
-			return st, err
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), kit.Patience)
-		defer cancel()
-		cell, err := cells.Owner(ctx, st)
-		if cell != "" {
-			err = kit.Alien(cell)
-		}
-		if err != nil {
-			_ = st.Close()
-			return nil, err
-		}
-		return st, nil
-	}
+	open := func() (store.Store, error) { return stores.Open(s.run.Store, stores.Create) }
 	return func(why error) store.Store {
 		s.log.Warn("the store does not answer: using the limits from the file", slog.Any("error", why),
 			slog.Time("as_of", f.known.At()), slog.String("file", f.File))

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
 // Owner returns the cell whose share a store has, so that what decides on it must use that share; "" for none.
 func Owner(ctx context.Context, local store.Catalog) (cell string, err error) {
-	h, _, err := read[sharesRecord](ctx, local, sharesKey)
+	h, _, err := read[sharesRecord](ctx, local, record.SharesKey)
 	if err != nil || h.Birth == "" {
 		return "", err
 	}
@@ -33,7 +34,7 @@ func Follow(ctx context.Context, local store.Catalog, cell string) (*Follower, e
 	f := &Follower{cfg: Config{Local: local, Cell: cell, Alone: alone}.withDefaults()}
 	f.local.cfg = &f.cfg
 	f.local.table.Store(&table{})
-	h, _, err := read[sharesRecord](ctx, local, sharesKey)
+	h, _, err := read[sharesRecord](ctx, local, record.SharesKey)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -62,13 +63,13 @@ func (o *localShares) adopt(ctx context.Context, want *sharesRecord) error {
 	defer o.reading.Unlock()
 	for try := 1; ; try++ {
 		began := time.Now()
-		h, version, err := read[sharesRecord](ctx, o.cfg.Local, sharesKey)
+		h, version, err := read[sharesRecord](ctx, o.cfg.Local, record.SharesKey)
 		o.logAccess(err)
 		if err != nil {
 			return err
 		}
 		if h.Birth != "" && h.Cell != o.cfg.Cell {
-			return fmt.Errorf("%s belongs to cell %q: a store can belong to only one cell", sharesKey, h.Cell)
+			return fmt.Errorf("%s belongs to cell %q: a store can belong to only one cell", record.SharesKey, h.Cell)
 		}
 		next := o.next(h, want)
 		if next == nil {
@@ -76,7 +77,7 @@ func (o *localShares) adopt(ctx context.Context, want *sharesRecord) error {
 			return nil
 		}
 		began = time.Now()
-		if err = o.cfg.Local.Commit(ctx, write(sharesKey, version, next)); err == nil {
+		if err = o.cfg.Local.Commit(ctx, write(record.SharesKey, version, next)); err == nil {
 			o.putInForce(next, began)
 			return nil
 		}

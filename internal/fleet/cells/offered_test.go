@@ -12,6 +12,7 @@ import (
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/fleet/cells"
 	"github.com/weirlimits/weir/internal/parts"
+	"github.com/weirlimits/weir/internal/policy"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -40,8 +41,8 @@ func newLimited(t *testing.T, reg cells.Registry, name string, whole ...bool) li
 		t.Fatal(err)
 	}
 	parts.Of(lim).Meter.Tap(agent.Debited)
-	if len(whole) == 0 {
-		parts.Of(lim).Policies.Use(agent, nil)
+	if parts.Of(lim).Policies.Use(agent, nil); len(whole) > 0 {
+		parts.Of(lim).Policies.Use(wholeShares{}, nil)
 	}
 	if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerSecond("rps", 100)); err != nil {
 		t.Fatal(err)
@@ -51,6 +52,13 @@ func newLimited(t *testing.T, reg cells.Registry, name string, whole ...bool) li
 	}
 	return limited{agent, lim}
 }
+
+// wholeShares are those of a process that disregards its cell's share.
+type wholeShares struct{}
+
+func (wholeShares) Share(string) policy.Share { return policy.Whole }
+
+func (wholeShares) Stale(context.Context, uint64) {}
 
 func (l limited) close() {
 	_ = l.agent.Close()

@@ -22,19 +22,17 @@ const Default = ""
 // wait for each other.
 const space = "cells"
 
-// Kinds of records. All are in the registry, except the last, which is in the cell's own store.
+// Kinds of records, which are in the registry. The record of [record.SharesKey] is in the cell's own store.
 const (
 	kindCell     store.Kind = "cell"          // ID: the cell
 	kindInstance store.Kind = "cell-instance" // in namespace cells.CELL; ID: the instance
 	kindGrants   store.Kind = "cell-grants"
 	kindSettings store.Kind = "cell-settings"
-	kindShares   store.Kind = "cell-shares"
 )
 
 var (
 	grantsKey   = store.Key{Namespace: space, Kind: kindGrants}
 	settingsKey = store.Key{Namespace: space, Kind: kindSettings}
-	sharesKey   = store.Key{Namespace: space, Kind: kindShares}
 )
 
 func cellKey(name string) store.Key {
@@ -130,7 +128,7 @@ type cell struct {
 
 // sharesRecord is the record that a cell's deciders use.
 type sharesRecord struct {
-	Cell    string  `json:"cell"`
+	Cell    string  `json:"cell"`            // this and Birth: see record.Cell
 	Store   string  `json:"store,omitempty"` // names this store for as long as it keeps this record
 	Birth   string  `json:"birth"`
 	Version Version `json:"version"`

@@ -133,6 +133,9 @@ func faultOf(err error) (f Fault) {
 		f.Code, f.Detail = own.Code, own.Detail
 	case errors.Is(err, weir.ErrOverloaded):
 		f.Code, f.Detail = Overloaded, "too many requests are under way, so this one was too late: try again"
+	case errors.Is(err, weir.ErrOfCell):
+		f.Code = Code(weir.CodeUnavailable)
+		f.Detail = "the store belongs to a cell, which has a share of the limits: the server needs --cell; see its log"
 	case errors.Is(err, watch.ErrTooMany):
 		f.Code, f.Detail = Watched, err.Error()
 	case errors.Is(err, watch.ErrClosed):

@@ -101,9 +101,11 @@ func manifestError(err error) error {
 	var failed *manifest.FailedError
 	switch {
 	case errors.As(err, &bad):
-		return &httpError{kind: kindInvalid, detail: bad.Error(), field: "body", errors: bad}
-	case errors.As(err, &problems), errors.As(err, &claimed),
-		errors.As(err, &failed) && errors.Is(err, weir.ErrConflict):
+		more := map[string]strictyaml.Errors{"errors": bad}
+		return &httpError{kind: kindInvalid, detail: bad.Error(), field: "body", more: more}
+	case errors.As(err, &claimed):
+		return &httpError{kind: kindConflict, detail: err.Error(), more: claimed.Sent()}
+	case errors.As(err, &problems), errors.As(err, &failed) && errors.Is(err, weir.ErrConflict):
 		return &httpError{kind: kindConflict, detail: err.Error()}
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
@@ -63,6 +64,9 @@ func (c *storeCheck) answers(ctx context.Context, lim *weir.Limiter) error {
 	_, c.err = admin.New(lim).Limits.Get(context.WithoutCancel(ctx), admin.Scope{})
 	if errors.Is(c.err, weir.ErrNotFound) {
 		c.err = nil // a store without limits also answers
+	}
+	if c.err == nil {
+		_, c.err = parts.Of(lim).Policies.Owned(context.WithoutCancel(ctx))
 	}
 	c.at = time.Now()
 	return c.err

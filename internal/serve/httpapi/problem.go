@@ -10,7 +10,6 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/answer"
 	"github.com/weirlimits/weir/internal/api"
-	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
@@ -53,7 +52,7 @@ var (
 type httpError struct {
 	kind          *kind
 	detail, field string
-	errors        strictyaml.Errors // of a manifest
+	more          any // more members of the answer; nil for none
 }
 
 // Error returns the detail.
@@ -72,7 +71,7 @@ var (
 type problem struct {
 	decide.Fault // RetryAfter includes its jitter
 	kind         *kind
-	errors       strictyaml.Errors
+	more         any  // more members
 	brief        bool // leaves out the statuses of limits
 }
 
@@ -111,7 +110,7 @@ func (s *Server) problemOf(r *http.Request, err error) problem {
 	switch {
 	case errors.As(err, &local):
 		f := decide.Fault{Detail: local.detail, Field: local.field}
-		return problem{Fault: f, kind: local.kind, errors: local.errors}
+		return problem{Fault: f, kind: local.kind, more: local.more}
 	case errors.As(err, &stale):
 		return problem{Fault: decide.Fault{Detail: stale.Detail}, kind: kindStale}
 	}
@@ -170,7 +169,7 @@ func (p *problem) shorten() {
 	if p == nil {
 		return
 	}
-	p.errors = nil
+	p.more = nil
 	if p.Over != nil {
 		over := *p.Over
 		over.Statuses = nil
@@ -190,8 +189,8 @@ func (p *problem) public() *answer.Problem {
 			out.Entity = out.Statuses[0].Entity
 		}
 	}
-	if len(p.errors) > 0 {
-		out.Errors, _ = json.Marshal(p.errors) // text and numbers always encode
+	if p.more != nil {
+		out.More, _ = json.Marshal(p.more) // text and numbers always encode
 	}
 	return &out
 }
