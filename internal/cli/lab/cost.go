@@ -6,8 +6,10 @@ import (
 	_ "embed"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/api"
@@ -28,6 +30,8 @@ type costFlags struct {
 	costTable
 
 	Run     string `json:"run"`
+	Table   string `json:"from_table"`
+	Days    int    `json:"days" default:"7" range:"1..90"`
 	Prices  string `json:"prices"`
 	Explain bool   `json:"explain"`
 }
@@ -82,17 +86,35 @@ type costTable struct {
 
 // CostCmd returns the command weir cost.
 func CostCmd(a *kit.Run) *cobra.Command {
+	var flags *pflag.FlagSet
+	var traffic []string
 	cmd := kit.Func(a, kit.Spec{
 		Use: "cost", Short: "Estimate what decisions on a DynamoDB table cost, in capacity units and money",
 		Long: `Estimates the calls, read and write units and bill of a DynamoDB table from a description
 of the traffic or from a recorded run. Write a share as 0.05 or 5%. The cost of each
 operation is the one that the driver's tests verify; --explain shows every formula. The
 command calls no service. How often processes that share a bucket write in vain is simulated,
-as by weir simulate.`,
+as by weir simulate.
+
+With --from-table, it prices instead what CloudWatch counted of a table in the last days, and
+reads that from AWS: the caller needs cloudwatch:GetMetricData and dynamodb:DescribeTable.`,
 		Example: `  weir cost --requests 1M/d --entities 1000 --processes 4
   weir cost --requests 500/s --cascade 50% --refused 10% --adjusts 1 --usage function --explain
-  weir simulate steady -o json > run.json && weir cost --run run.json --prices prices.json`,
-	}, func(ctx context.Context, q *costFlags) error { return runCost(ctx, a, q) })
+  weir simulate steady -o json > run.json && weir cost --run run.json --prices prices.json
+  weir cost --from-table 'dynamodb://limits?region=eu-central-1' --days 30`,
+	}, func(ctx context.Context, q *costFlags) error {
+		i := slices.IndexFunc(traffic, flags.Changed)
+		switch {
+		case q.Table == "" && flags.Changed("days"):
+			return kit.Usagef("--days needs --from-table")
+		case q.Table == "":
+			return runCost(ctx, a, q)
+		case i >= 0:
+			return kit.Usagef("--%s cannot be used with --from-table, which measures the traffic", traffic[i])
+		}
+		return runMeasured(ctx, a, q)
+	})
+	flags, traffic = cmd.Flags(), ofTraffic(cmd.Flags())
 	cmd.AddCommand(costPricesCmd(a))
 	return cmd
 }

@@ -3,10 +3,15 @@ package cost_test
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirlimits/weir/internal/lab/cost"
+	"github.com/weirlimits/weir/internal/lab/report"
 )
 
 func prices(t *testing.T) cost.Prices {
@@ -182,6 +187,49 @@ func TestPace(t *testing.T) {
 	got := e.Total.Write*24*write + e.Total.Read*24*read + busy*second
 	if want := e.Money.Month - calls; !near(got, want, 1e-9*want) || busy == 0 {
 		t.Errorf("%g a month, the estimate has %g", got, want)
+	}
+}
+
+// TestMeasured: what a table consumed is priced at its pace, or what it has provisioned.
+func TestMeasured(t *testing.T) {
+	t.Parallel()
+	day := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+	m := cost.Measured{
+		Table: "limits", From: day, To: day.AddDate(0, 0, 2), Bytes: 4e9,
+		Parts: []cost.MeasuredPart{{Write: 2e6, Read: 4e6}, {Index: "all", Write: 2e5}},
+	}
+	p := prices(t)
+	p.Hours = 720
+	b := m.Price(p)
+	if !near(b.OnDemand, 30*(1.1*0.625+2*0.125), 1e-9) || !near(b.Storage, 1, 1e-9) || b.Month != b.OnDemand+b.Storage || b.Days != 2 {
+		t.Errorf("on demand: %+v", b)
+	}
+	var lines []string
+	for _, part := range b.Document().Parts {
+		switch part := part.(type) {
+		case report.Table:
+			rows, _ := part.Texts(func(n int64) string { return strconv.FormatInt(n, 10) })
+			for _, row := range rows {
+				lines = append(lines, strings.Join(row, " "))
+			}
+		case report.Lines:
+			for _, l := range part {
+				lines = append(lines, l.Name+" "+l.Text(func(n int64) string { return strconv.FormatInt(n, 10) }))
+			}
+		}
+	}
+	want := []string{
+		"table 2000000 1000000 26.25", "index all 0 100000 1.88", "total 2000000 1100000 28.12",
+		"units on demand 28.12", "storage 1.00", "total 29.12",
+		"measured units, by CloudWatch, for 2 days from 2026-11-20T00:00:00Z to 2026-11-22T00:00:00Z; 4 GB, which DynamoDB counts every six hours",
+		"model a month of 720 hours at this pace, at the prices of us-east-1, list of 2024-11-01; functions, backups, streams, alarms and logs are not in it",
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Error(diff)
+	}
+	m.WriteCapacity, m.ReadCapacity = 40, 20
+	if b := m.Price(p); !near(b.Capacity, 720*(40*0.00065+20*0.00013), 1e-9) || b.Month != b.Capacity+b.Storage {
+		t.Errorf("provisioned: %+v", b)
 	}
 }
 
