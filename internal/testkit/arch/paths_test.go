@@ -101,7 +101,7 @@ func TestPathsOfPagesCaught(t *testing.T) {
 	if found := lost(tree, text, map[string]bool{"b.go": true, "c.go": true}); len(found) != 5 {
 		t.Errorf("found %q", found)
 	}
-	if got := depicted(`<text class="code">a/b.go</text><text class="code">a: b.go · c.go</text>`); strings.Join(got, " ") != "a/b.go a/b.go a/c.go" {
+	if got := depicted(`<text class="code">x/y.go</text><text class="code">a: b.go · c.go</text>`); strings.Join(got, " ") != "x/y.go a/b.go a/c.go" {
 		t.Errorf("depicted %q", got)
 	}
 }
