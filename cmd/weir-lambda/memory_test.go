@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,34 +24,56 @@ const maxPayload = 6 << 20
 // mostMemory is the most that the function may use: half of its default memory size.
 const mostMemory = 128 << 20
 
-// TestMemory gives the function batches as large as Lambda's, in which every record is of a different bucket: the worst
-// case for what it remembers. It measures the peak size of the process, which is meaningful for the function only without
-// the race detector.
+// TestMemory gives the function batches up to the size of Lambda's, in which every record is of a different bucket: the
+// worst case for what it remembers. It measures the peak size of the process, which is meaningful for the function only
+// without the race detector, and its processor time. docs/aws/lambda.md has the figures.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" || raced.On {
 		t.Skip("measures a process of Linux without the race detector")
 	}
-	batches := 2
+	total := 8_000
 	if os.Getenv("WEIR_MILLION") != "" {
-		batches = 25
+		total = 100_000
 	}
 	table := httptest.NewServer(http.HandlerFunc(emptyTable))
 	t.Cleanup(table.Close)
-	f := start(t, "WEIR_LAMBDA=aggregate", "WEIR_TABLE=limits", "AWS_ENDPOINT_URL_DYNAMODB="+table.URL)
-	records := 0
-	for range batches {
-		event, n := batchOf(records)
-		records += n
-		if resp := invoke[events.DynamoDBEventResponse](f, event); len(resp.BatchItemFailures) > 0 {
-			t.Fatalf("failed: %v", resp.BatchItemFailures)
+	for _, size := range []int{100, 1000, 10_000} {
+		f := start(t, "WEIR_LAMBDA=aggregate", "WEIR_TABLE=limits", "AWS_ENDPOINT_URL_DYNAMODB="+table.URL)
+		first, records, batches := 0, 0, 0
+		var started time.Duration
+		for ; records < total; batches++ {
+			event, n := batchOf(first+records, size)
+			records += n
+			if resp := invoke[events.DynamoDBEventResponse](f, event); len(resp.BatchItemFailures) > 0 {
+				t.Fatalf("failed: %v", resp.BatchItemFailures)
+			}
+			if batches == 0 {
+				started, first, records = f.processor(), n, 0 // the first batch starts the process, too
+			}
+		}
+		most, each := f.memory(), (f.processor()-started)/time.Duration(records)
+		t.Logf("batch size %d, %d records at once, each of another bucket: %d MiB resident at most, %s of a processor per record",
+			size, records/(batches-1), most>>20, each)
+		if most > mostMemory {
+			t.Errorf("batch size %d: %d MiB resident, want at most %d", size, most>>20, mostMemory>>20)
 		}
 	}
-	most := f.memory()
-	t.Logf("%d batches of %d records, each of another bucket: %d MiB resident at most", batches, records/batches, most>>20)
-	if most > mostMemory {
-		t.Errorf("%d MiB resident, want at most %d", most>>20, mostMemory>>20)
+}
+
+// processor returns the function's processor time, which Linux counts in hundredths of a second.
+func (f *process) processor() time.Duration {
+	f.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", f.pid))
+	must(f.t, err)
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	var ticks int64
+	for _, field := range fields[11:13] { // in user and in system mode
+		n, err := strconv.ParseInt(field, 10, 64)
+		must(f.t, err)
+		ticks += n
 	}
+	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
 // memory returns the function's peak resident memory.
@@ -80,8 +103,8 @@ func emptyTable(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// batchOf returns as many records as fit, starting at a number, and their count.
-func batchOf(from int) ([]byte, int) {
+// batchOf returns as many records as fit, at most so many, starting at a number, and their count.
+func batchOf(from, most int) ([]byte, int) {
 	const image = `{"PK":{"S":"%[1]s"},"SK":{"S":"#STATE"},"id":{"N":"%[2]d"},"at":{"N":"%[3]d"},"wc":{"N":"%[4]d"},"tc":{"N":"%[4]d"},"e":{"N":"1234"},` +
 		`"s":{"S":"AbCdEfGhIjKl"},"ttl":{"N":"1890000000"},"GP":{"S":"n7f3k2q9/IDX#7"},"GS":{"S":"bucket\u0000customer-%[2]d\u0000chat-completions"},` +
 		`"L_rpm":{"N":"1584723912345"},"P_rpm":{"S":"100000/100000/60s"},"D_rpm":{"N":"%[4]d000"},` +
@@ -97,7 +120,7 @@ func batchOf(from int) ([]byte, int) {
 			`"dynamodb":{"ApproximateCreationDateTime":%d,"Keys":{"PK":{"S":"%s"},"SK":{"S":"#STATE"}},"OldImage":%s,"NewImage":%s,"SequenceNumber":"%021d","SizeBytes":1100,`+
 			`"StreamViewType":"NEW_AND_OLD_IMAGES"},"eventSourceARN":"arn:aws:dynamodb:us-east-1:123456789012:table/limits/stream/2026-11-21T00:00:00.000"}`,
 			time.Now().Unix(), pk, was, is, id)
-		if len(b)+len(r)+3 > maxPayload {
+		if n == most || len(b)+len(r)+3 > maxPayload {
 			return append(b, "]}"...), n
 		}
 		if n++; n > 1 {

@@ -246,6 +246,12 @@ func TestReserved(t *testing.T) {
 	if saved := m.Provisioned - m.Reserved.Month; !near(saved, 200*(0.00065-0.0002992)*730, 1e-6) {
 		t.Errorf("%g saved a month", saved)
 	}
+	// The discount is the one that AWS states for a year.
+	for _, share := range []float64{p.ReservedWrite / p.WriteHour, p.ReservedRead / p.ReadHour} {
+		if !near(1-share, 0.54, 0.006) {
+			t.Errorf("reserved capacity is %g cheaper, want 54 %%", 1-share)
+		}
+	}
 	tr.Requests = 50
 	if m := estimate(t, tr, p).Money; m.Reserved.Write != 0 || m.Reserved.Month != m.Provisioned {
 		t.Errorf("less than a hundred: %+v", m)
