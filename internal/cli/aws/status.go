@@ -75,8 +75,8 @@ func statusCmd(a *kit.Run) *cobra.Command {
 	return kit.Func(a, kit.Spec{
 		Use: "status [NAME]", Short: "Show the state of a stack on AWS",
 		Long: `Shows the state of the stack NAME (weir by default): its version and this weir's, how its
-template differs from the one this weir would deploy, and the state of its table, its functions
-and their stream, with figures for the last hour. It changes nothing.
+template differs from the one this weir would deploy, its budget, and the state of its table, its
+functions and their stream, with figures for the last hour. It changes nothing.
 
 The exit code is 1 if something needs attention, and 4 if the stack does not exist.`,
 		Example: `  weir aws status limits --region eu-central-1
