@@ -85,7 +85,11 @@ func deployer(ctx context.Context, a *kit.Run, f *awsFlags) (*deploy.Deployer, e
 	}
 	say := &teller{screen: a.Err, progress: term.NewProgress(a.Err)}
 	return deploy.New(deploy.Config{
-		Clients: deploy.Dial(cfg), Version: stackVersion(), Zip: pack.Zip, Cost: costOf, Tell: say.tell,
+		Clients: deploy.Dial(cfg), Version: stackVersion(), Cost: costOf, Tell: say.tell,
+		Zip: func(ctx context.Context) ([]byte, string, error) {
+			say.line("code of the functions: " + pack.Source())
+			return pack.Zip(ctx)
+		},
 		Planned: func(changes []deploy.Change) {
 			if say.total = len(changes); a.Output == "table" {
 				plan(a, changes)

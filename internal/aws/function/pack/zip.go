@@ -26,6 +26,14 @@ const tags = "lambda.norpc,nethttpomithttp2"
 
 const program = "github.com/weirlimits/weir/cmd/weir-lambda"
 
+// Source describes where the package comes from.
+func Source() string {
+	if embedded != nil {
+		return "the one in this weir"
+	}
+	return "built from source by the go command, since this weir contains none"
+}
+
 // Zip returns the package and its SHA-256 in hexadecimal.
 //
 // It fails if this binary neither embeds the package nor can build it; the error describes what to do.
