@@ -32,7 +32,7 @@ func TestMemory(t *testing.T) {
 	if runtime.GOOS != "linux" || raced.On {
 		t.Skip("measures a process of Linux without the race detector")
 	}
-	total := 8_000
+	total := 4_000
 	if os.Getenv("WEIR_MILLION") != "" {
 		total = 100_000
 	}
