@@ -304,11 +304,23 @@ func (f *Field) setPair(to *map[string]string, text string) error {
 	return nil
 }
 
+// likeTokens returns an amount that is near to a text that is none: rpm=5 for rpm:5.
+func likeTokens(text string) string {
+	name, amount, _ := strings.Cut(text, ":")
+	if _, err := strconv.ParseInt(name, 10, 64); err == nil || strings.Trim(name, "=") == "" {
+		name, amount = "rpm", name
+	}
+	if _, err := strconv.ParseInt(amount, 10, 64); err != nil {
+		amount = "1"
+	}
+	return name + "=" + amount
+}
+
 // setTokens adds an amount such as rpm=1.
 func (f *Field) setTokens(to *weir.Tokens, text string) error {
 	name, amount, ok := strings.Cut(text, "=")
 	if !ok || name == "" {
-		return f.bad("%q is not LIMIT=AMOUNT, such as rpm=1", text)
+		return f.bad("must be written as %s: %q", likeTokens(text), text)
 	}
 	n, err := strconv.ParseInt(amount, 10, 64)
 	if least := bound(f.least, 0); err != nil || float64(n) < least {

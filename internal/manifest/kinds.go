@@ -36,7 +36,7 @@ type member struct {
 	block  bool // written below its key, after all values
 }
 
-const limitsHint = "add limits: {NAME: {capacity: N}}"
+const limitsHint = "write limits: {rpm: 60/min}"
 
 var kinds = struct{ system, plan, total, group, resource, entity, entityLimits kind }{
 	system: kind{

@@ -64,9 +64,11 @@ func Split(address secret.Address) (scheme, rest string, err error) {
 		return "", "", Mistakef("store %q has no scheme: for a folder, write disk:%s", address, address)
 	}
 	if opens(scheme) == nil {
-		return "", "", Mistakef(
-			"store %q: unknown scheme %q: use disk:PATH, redis://HOST, dynamodb://TABLE or memory:", address, scheme,
-		)
+		hint := "use disk:PATH, redis://HOST, dynamodb://TABLE or memory:"
+		if port, _, _ := strings.Cut(rest, "/"); port != "" && strings.Trim(port, "0123456789") == "" {
+			hint = fmt.Sprintf("for Redis, write redis://%s", address)
+		}
+		return "", "", Mistakef("store %q: unknown scheme %q: %s", address, scheme, hint)
 	}
 	return scheme, rest, nil
 }

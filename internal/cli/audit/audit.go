@@ -18,8 +18,7 @@ var event = kit.Columns([]kit.Column[api.Event]{
 	{Name: "source"},
 	{Name: "action"},
 	{Name: "subject"},
-	{Name: "before", Cut: true},
-	{Name: "after", Cut: true},
+	{Name: "change", Of: change, Cut: true},
 })
 
 // auditQuery selects changes in the store or in an archive.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,10 +117,26 @@ func (b *binding) checkArgs(cmd *cobra.Command, args []string) error {
 			return nil
 		}
 	}
-	if len(args) > len(b.args) {
-		return fmt.Errorf("%q is one argument too many: %s", args[len(b.args)], cmd.UseLine())
+	if len(args) <= len(b.args) {
+		return nil
 	}
-	return nil
+	extra := args[len(b.args)]
+	for _, v := range b.flags {
+		if like, known := lettered[v.flag.Name]; known && v.flag.Shorthand != "" && like.MatchString(extra) {
+			words := append([]string{cmd.CommandPath()}, args[:len(b.args)]...)
+			for _, text := range args[len(b.args):] {
+				words = append(words, "-"+v.flag.Shorthand, text)
+			}
+			return fmt.Errorf("%ss go with -%s: %s", v.flag.Name, v.flag.Shorthand, strings.Join(words, " "))
+		}
+	}
+	return fmt.Errorf("%q is one argument too many: %s", extra, cmd.UseLine())
+}
+
+// lettered are the flags whose values people give without them, each with what its values look like.
+var lettered = map[string]*regexp.Regexp{
+	"limit": regexp.MustCompile(`^[^:=]+[:=][0-9]`),
+	"file":  regexp.MustCompile(`^-$|/|\.(ya?ml|json)$`),
 }
 
 // finish sets the arguments, and the flags whose texts are only parsed now.

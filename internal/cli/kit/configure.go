@@ -24,6 +24,7 @@ const configName = "weir.yaml"
 // given is where the values of flags come from.
 type given struct {
 	configFile string
+	file       string           // the configuration file that is read
 	places     map[string]place // of the flags that are set
 	tls        clientTLS
 	selected   []string // the arguments and flags that select what the command shows
@@ -39,6 +40,7 @@ func configure(a *Run, cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	a.file = conf.file
 	path := CommandPath(cmd)
 	var bad error
 	places := make(map[string]place)
@@ -174,12 +176,29 @@ const (
 // choose leaves either the store or the server.
 func (a *Run) choose(store, server place) error {
 	if store == server && server != unset && a.Server != "" {
-		return errors.New("--store and --server exclude each other: set only one of them")
+		override := ""
+		if server != onCommandLine {
+			override = ", or override both with --store or --server"
+		}
+		return fmt.Errorf("%s and %s exclude each other: set only one of them%s", a.setBy("store"), a.setBy("server"),
+			override)
 	}
 	if store > server {
 		a.Server = ""
 	}
 	return nil
+}
+
+// setBy names what sets a flag that all commands have, as the user wrote it.
+func (a *Run) setBy(flag string) string {
+	switch a.places[flag] {
+	case inEnvironment:
+		return Variable(nil, flag)
+	case inFile, inFolder:
+		return flag + " in " + a.file
+	default:
+		return "--" + flag
+	}
 }
 
 // MaySend returns an error if a secret would be sent to servers that weir.yaml of the current folder names: whoever

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/api"
@@ -21,7 +22,11 @@ import (
 // StoreAlone returns the address of the store, for commands that work only on one: it fails if a server is named.
 func (a *Run) StoreAlone() (secret.Address, error) {
 	if a.Server != "" {
-		return "", Usagef("%s does not work through a server: give --store URL, and no --server", a.command)
+		if a.places["server"] == onCommandLine {
+			return "", Usagef("%s does not work through a server: give --store URL, and no --server", a.command)
+		}
+		return "", Usagef("%s does not work through a server, and %s names one: give --store URL", a.command,
+			a.setBy("server"))
 	}
 	return a.StoreAt("store", a.Store)
 }
@@ -183,6 +188,14 @@ func (a *Run) InNamespace(name string) error {
 	return Usagef("--namespace is %s, but the file is for namespace %s: leave the flag out", a.Namespace, name)
 }
 
+// WarnLost prints that a command which configures the store in its own memory changes nothing that lasts.
+func (a *Run) WarnLost(how stores.Access) {
+	if how == stores.Create && strings.HasPrefix(string(a.Store), "memory:") {
+		a.Err.Println("weir: " + a.setBy("store") + " is the memory of this process: what this command changes is " +
+			"lost when it exits")
+	}
+}
+
 // Call calls f with what runs an operation: the server, or else the store.
 func (a *Run) Call(o *api.Op, f func(api.Caller) error) error {
 	if a.Server != "" {
@@ -205,5 +218,6 @@ func (a *Run) Call(o *api.Op, f func(api.Caller) error) error {
 		how = stores.Create
 	}
 	a.Decides = o.Need == api.Spend
+	a.WarnLost(how)
 	return a.With(how, func(lim *weir.Limiter) error { return f(api.Local{Limiter: lim}) })
 }

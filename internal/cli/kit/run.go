@@ -81,6 +81,9 @@ func (a *Run) Prepare(root *cobra.Command) *cobra.Command {
 		return nil
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 { // the flag may be another command's
+			return cmd.Args(cmd, words)
+		}
 		var usage UsageError
 		if errors.As(err, &usage) {
 			err = usage // what is wrong with the value, without the text that pflag adds

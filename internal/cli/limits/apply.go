@@ -2,9 +2,11 @@ package limits
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -192,10 +194,14 @@ func (q *applyRequest) read(r *kit.Run) (saved []byte, ms []*manifest.Manifest, 
 		ms, err = q.Read(r)
 		return nil, ms, err
 	}
-	if saved, err = os.ReadFile(q.Plan); err != nil {
-		err = fmt.Errorf("read the plan: %w", err)
+	saved, err = os.ReadFile(q.Plan)
+	switch {
+	case strings.Contains(filepath.Ext(q.Plan), ".y") && !json.Valid(saved): // also if there is no such file
+		return nil, nil, kit.Usagef("manifests go with -f: weir limits apply -f %s", q.Plan)
+	case err != nil:
+		return nil, nil, fmt.Errorf("read the plan: %w", err)
 	}
-	return saved, nil, err
+	return saved, nil, nil
 }
 
 // unchanged adds to the error of an apply that has not begun that nothing was changed.

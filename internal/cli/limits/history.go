@@ -37,7 +37,7 @@ func list(r *kit.Run) *cobra.Command {
 		Example: "  weir limits list",
 	}, func(ctx context.Context, q *listQuery) error {
 		return q.call(ctx, r, api.ListManifests.Op, func(c api.Caller) error {
-			return listed(ctx, r, c, api.ListManifests, &q.Page, columns)
+			return listed(ctx, r, c, api.ListManifests, &q.Page, columns, "no manifests yet: weir limits apply adds one")
 		})
 	})
 }
@@ -48,16 +48,22 @@ type listQuery struct {
 	api.Page
 }
 
-// listed shows all pages of a list of revisions.
+// listed shows all pages of a list of revisions, or beside an empty table that there are none.
 func listed[Q any](
 	ctx context.Context, r *kit.Run, c api.Caller, o api.Of[Q, api.List[admin.Revision]], q *Q,
-	columns kit.View[admin.Revision],
+	columns kit.View[admin.Revision], none string,
 ) error {
 	all, next, err := kit.All(ctx, c, o, q, nil)
-	if err != nil {
+	table := func() { columns(r, all, true) }
+	page := any(q).(interface{ Cursor() *api.Page }).Cursor() //nolint:forcetypeassert // as All
+	switch {
+	case err != nil:
 		return err
+	case len(all) == 0 && page.After == "" && r.Output == "table":
+		r.Err.Println(none)
+		return r.Buffered(table)
 	}
-	return kit.PrintPage(r, all, next, func() { columns(r, all, true) })
+	return kit.PrintPage(r, all, next, table)
 }
 
 func history(r *kit.Run) *cobra.Command {
@@ -68,7 +74,8 @@ func history(r *kit.Run) *cobra.Command {
 		return q.call(ctx, r, api.ShowRevision.Op, func(c api.Caller) error {
 			if q.Revision == nil {
 				revs := &api.RevisionQuery{Name: q.Manifest, Page: q.Page}
-				return listed(ctx, r, c, api.ListRevisions, revs, kit.Columns(revisions))
+				none := fmt.Sprintf("no revisions of manifest %q yet: weir limits apply makes the first", q.Manifest)
+				return listed(ctx, r, c, api.ListRevisions, revs, kit.Columns(revisions), none)
 			}
 			found, _, err := api.ShowRevision.Call(ctx, c, &api.RevisionKey{Name: q.Manifest, Revision: *q.Revision})
 			if err != nil {

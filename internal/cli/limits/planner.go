@@ -33,6 +33,7 @@ func (f *lambdaFlags) with(ctx context.Context, r *kit.Run, how stores.Access, d
 	case r.Server != "":
 		err = r.Call(api.PlanManifests.Op, func(c api.Caller) error { return do(onServer{c}) })
 	default:
+		r.WarnLost(how)
 		err = r.With(how, func(lim *weir.Limiter) error { return do(onStore{lim}) })
 	}
 	bad, ok := errors.AsType[*manifest.ClaimedError](err)

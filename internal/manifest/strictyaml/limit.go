@@ -187,7 +187,7 @@ func (r *Reader) id(n *yaml.Node, path, id string, scope admin.Scope) bool {
 }
 
 const (
-	limitsHint = "add NAME: {capacity: N}, or a list such as [rpm:60/min]"
+	limitsHint = "write {rpm: 60/min}, or a list such as [rpm:60/min]"
 	shortHint  = "write 50K/min:75K, 5000/month@Europe/Berlin, 20slots or balance"
 	formerHint = "write 50K/min:75K, 5000/month@Europe/Berlin or 20slots"
 	namedHint  = "write rpm:60/min, usd:5000/month@Europe/Berlin, parallel:20slots or {name: rpm, capacity: 60}"

@@ -218,6 +218,9 @@ func ParseLimit(text string) (Limit, error) {
 	// Cut from the right: a name may contain any character.
 	name, rest, ok := cutLast(text)
 	if !ok {
+		if alike := strings.Replace(text, "=", ":", 1); alike != text && isLimit(alike) {
+			return Limit{}, Invalid("limit "+strconv.Quote(text), "has = for a colon: did you mean %s?", alike)
+		}
 		return bad("has no amount")
 	}
 	if rest == balanceText {
@@ -265,6 +268,8 @@ func ParseLimit(text string) (Limit, error) {
 	}
 	return l.Validate()
 }
+
+func isLimit(text string) bool { _, err := ParseLimit(text); return err == nil }
 
 func cutLast(s string) (before, after string, ok bool) {
 	if at := strings.LastIndexByte(s, ':'); at >= 0 {
