@@ -36,7 +36,8 @@ type call struct {
 	parts  []part
 	claims []claim
 
-	unknown int // attempts that may or may not have been carried out
+	sent    bool // the current attempt may have been
+	unknown int  // attempts that may or may not have been carried out
 
 	partsBuf  [3]part
 	claimsBuf [4]claim

@@ -2,6 +2,7 @@ package governor
 
 import (
 	"errors"
+	"net"
 	"strings"
 	"time"
 
@@ -82,6 +83,10 @@ func (c *call) attempted(err error) {
 	if reasons, ok := throttled(err); ok {
 		c.feedback(reasons)
 		return
+	}
+	var dial *net.OpError
+	if !c.sent || errors.As(err, &dial) && dial.Op == "dial" {
+		return // it costs nothing
 	}
 	var answer interface{ HTTPStatusCode() int }
 	if !errors.As(err, &answer) || answer.HTTPStatusCode()/100 != 4 {

@@ -20,6 +20,9 @@ func (g *Governor) Middleware() func(*middleware.Stack) error {
 		if err := s.Initialize.Add(operationStep{g, id}, middleware.Before); err != nil {
 			return err
 		}
+		if err := s.Deserialize.Add(sendStep{g, id}, middleware.Before); err != nil {
+			return err
+		}
 		if _, ok := s.Finalize.Get(retryID); !ok {
 			return s.Finalize.Add(attemptStep{g, id}, middleware.Before)
 		}
@@ -84,9 +87,34 @@ func (a attemptStep) ID() string { return a.id }
 func (a attemptStep) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
 	middleware.FinalizeOutput, middleware.Metadata, error,
 ) {
+	c, governed := ctx.Value(callKey{a.g}).(*call)
+	if governed {
+		c.sent = false
+	}
 	out, md, err := next.HandleFinalize(ctx, in)
-	if c, ok := ctx.Value(callKey{a.g}).(*call); ok && err != nil {
+	if governed && err != nil {
 		c.attempted(err)
 	}
 	return out, md, err
+}
+
+// sendStep runs for each attempt that is about to be sent, after it was signed.
+type sendStep struct {
+	g  *Governor
+	id string
+}
+
+// ID implements middleware.DeserializeMiddleware.
+func (s sendStep) ID() string { return s.id }
+
+// HandleDeserialize implements middleware.DeserializeMiddleware.
+func (s sendStep) HandleDeserialize(
+	ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler,
+) (
+	middleware.DeserializeOutput, middleware.Metadata, error,
+) {
+	if c, ok := ctx.Value(callKey{s.g}).(*call); ok {
+		c.sent = true
+	}
+	return next.HandleDeserialize(ctx, in)
 }

@@ -22,24 +22,38 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
+// finalize signs a governed request, with the level that the governor wants. The governor counts what fails from then
+// on as sent.
+func (p *Proxy) finalize(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
+	out middleware.FinalizeOutput, md middleware.Metadata, err error,
+) {
+	c := callOf(ctx)
+	body := c.body
+	if c.changed() {
+		if body, err = withReport(c.body, c.level); err != nil {
+			return out, md, malformed(err)
+		}
+	}
+	if err := p.sign(ctx, c, body); err != nil {
+		return out, md, err
+	}
+	return next.HandleFinalize(ctx, in)
+}
+
+// changed reports whether the governor wants the consumption reported in another level than the client.
+func (c *call) changed() bool { return c.level != c.requested && valid(c.requested) }
+
 // exchange sends a governed request, and returns the answer: for the governor as the SDK does, for the client in the
 // call.
 func (p *Proxy) exchange(ctx context.Context, _ middleware.DeserializeInput, _ middleware.DeserializeHandler) (
 	out middleware.DeserializeOutput, md middleware.Metadata, err error,
 ) {
-	out.Result, err = p.governed(ctx, callOf(ctx))
+	out.Result, err = p.governed(callOf(ctx))
 	return out, md, err
 }
 
-func (p *Proxy) governed(ctx context.Context, c *call) (any, error) {
-	body, changed := c.body, c.level != c.requested && valid(c.requested)
-	if changed {
-		var err error
-		if body, err = withReport(c.body, c.level); err != nil {
-			return nil, malformed(err)
-		}
-	}
-	resp, err := p.send(ctx, c, body)
+func (p *Proxy) governed(c *call) (any, error) {
+	resp, err := p.cfg.Transport.RoundTrip(c.r)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +74,7 @@ func (p *Proxy) governed(ctx context.Context, c *call) (any, error) {
 	if err := json.Unmarshal(text, out, answers); err != nil {
 		return nil, fmt.Errorf("read the answer: %w", err)
 	}
-	if !changed {
+	if !c.changed() {
 		c.answered(resp, raw)
 		return out, nil
 	}
@@ -86,19 +100,17 @@ func (c *call) answered(resp *http.Response, body []byte) {
 	c.answer = resp
 }
 
-// send signs a request and sends it.
-func (p *Proxy) send(ctx context.Context, c *call, body []byte) (*http.Response, error) {
+// sign makes the call's request one with a body, signed.
+func (p *Proxy) sign(ctx context.Context, c *call, body []byte) error {
 	r := c.r.Clone(ctx)
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	keys, err := p.cfg.Credentials.Retrieve(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("the proxy's own credentials: %w", err)
+		return fmt.Errorf("the proxy's own credentials: %w", err)
 	}
-	if err := p.signer.SignHTTP(ctx, keys, r, hash(body), service, p.cfg.Region, time.Now()); err != nil {
-		return nil, err
-	}
-	return p.cfg.Transport.RoundTrip(r)
+	c.r = r
+	return p.signer.SignHTTP(ctx, keys, r, hash(body), service, p.cfg.Region, time.Now())
 }
 
 const service = "dynamodb"

@@ -3,9 +3,13 @@ package dynamoproxy_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,5 +129,97 @@ func TestMalformed(t *testing.T) {
 			w.Code != 200 && w.Header().Get("X-Amz-Crc32") != sum(w.Body.Bytes()) {
 			t.Errorf("%s %s %s: %d %s", tt.method, tt.path, tt.target, w.Code, w.Body)
 		}
+	}
+}
+
+// A request that was not sent, for lack of the proxy's own credentials or because nobody accepts a connection, costs
+// nothing: its estimate is given back.
+func TestUnsent(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		keys aws.CredentialsProviderFunc
+		sent error // of the connection
+	}{
+		"no credentials": {func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, errors.New("expired") }, nil},
+		"no connection": {func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{AccessKeyID: "own", SecretAccessKey: "own-secret"}, nil
+		}, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g := govern(t, governor.Config{Tables: map[string]governor.Limits{"t": {ReadUnits: 10, WriteUnits: 10}}})
+				before := g.Status().Budgets
+				u := upstream(func(*http.Request, string) (*http.Response, error) {
+					if tt.sent == nil {
+						t.Error("it was sent")
+					}
+					return nil, tt.sent
+				})
+				c := client(proxy(t, g, u, func(cfg *dynamoproxy.Config) { cfg.Credentials = tt.keys }), nil)
+				for range 100 { // far more than the budget has room for
+					if err := put(t.Context(), c); err == nil {
+						t.Fatal("it succeeded")
+					}
+				}
+				after := g.Status().Budgets
+				for i := range before {
+					if before[i].Available != after[i].Available || after[i].Consumed != 0 {
+						t.Errorf("%+v, before\n%+v", after[i], before[i])
+					}
+				}
+			})
+		})
+	}
+}
+
+// A hundred scans at once never consume more than the rate of the budget in the time since the start and two seconds,
+// and what is in flight: a page, since none is sent before the one before it is paid.
+func TestScansAtOnce(t *testing.T) {
+	t.Parallel()
+	const rate = 10.0
+	for _, pages := range [][]float64{{128}, {0.5}, {5, 128, 0.5}} {
+		t.Run(fmt.Sprint(pages), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g := govern(t, governor.Config{
+					Tables: map[string]governor.Limits{"t": {ReadUnits: rate, WriteUnits: rate}}, MaxWait: 24 * time.Hour,
+				})
+				var mu sync.Mutex
+				began, n, consumed, flying := time.Now(), 0, 0.0, 0.0
+				u := upstream(func(*http.Request, string) (*http.Response, error) {
+					mu.Lock()
+					cost := pages[n%len(pages)]
+					n++
+					flying += cost
+					mu.Unlock()
+					time.Sleep(20 * time.Millisecond)
+					mu.Lock()
+					defer mu.Unlock()
+					consumed += cost
+					if most := rate*(time.Since(began).Seconds()+2) + flying; consumed > most {
+						t.Errorf("%v units after %s, at most %v", consumed, time.Since(began), most)
+					}
+					flying -= cost
+					return answer(http.StatusOK, fmt.Sprintf(`{"ConsumedCapacity":{"TableName":"t","CapacityUnits":%v}}`, cost)), nil
+				})
+				c := client(proxy(t, g, u), nil)
+				var all sync.WaitGroup
+				for range 100 {
+					all.Go(func() {
+						for range 3 {
+							if _, err := c.Scan(t.Context(), &dynamodb.ScanInput{TableName: aws.String("t")}); err != nil {
+								t.Error(err)
+							}
+						}
+					})
+				}
+				all.Wait()
+				took := time.Since(began).Seconds()
+				if n != 300 || consumed > rate*(took+2)+128 || consumed < rate*took/2 {
+					t.Errorf("%d scans, %v units in %v s", n, consumed, took)
+				}
+			})
+		})
 	}
 }

@@ -72,6 +72,7 @@ func (p *Proxy) govern() (middleware.Handler, error) {
 	err := errors.Join(
 		p.cfg.Governor.Middleware()(stack),
 		stack.Serialize.Add(middleware.SerializeMiddlewareFunc("Report", report), middleware.After),
+		stack.Finalize.Add(middleware.FinalizeMiddlewareFunc("Sign", p.finalize), middleware.After),
 		stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("Exchange", p.exchange), middleware.After),
 	)
 	return middleware.DecorateHandler(nil, stack), err // the exchange is the last step, and calls no other
@@ -107,7 +108,7 @@ type call struct {
 	began time.Time
 
 	requested, level types.ReturnConsumedCapacity // what the client wants reported, and what the governor does
-	r                *http.Request                // to DynamoDB
+	r                *http.Request                // to DynamoDB; signed before it is sent
 	answer           *http.Response
 }
 
@@ -195,7 +196,9 @@ func (p *Proxy) roundTrip(r *http.Request) (_ *http.Response, err error) {
 	c := callOf(r.Context())
 	c.r = r
 	if c.input == nil {
-		c.answer, err = p.send(r.Context(), c, c.body)
+		if err = p.sign(r.Context(), c, c.body); err == nil {
+			c.answer, err = p.cfg.Transport.RoundTrip(c.r)
+		}
 	} else if h, bad := p.govern(); bad == nil {
 		_, _, err = h.Handle(r.Context(), c.input)
 	} else {
