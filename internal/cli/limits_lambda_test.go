@@ -10,11 +10,13 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/aws/function"
+	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -71,6 +73,7 @@ func TestViaLambda(t *testing.T) {
 		Dir: "testdata/lambda", UpdateScripts: *update, RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			st := kept{memory.New(nil)}
+			env.Values["store"] = st
 			fn := &function.Provisioner{Table: "weir", Log: slog.New(slog.DiscardHandler), Open: func(context.Context) (*weir.Limiter, error) {
 				return weir.New(weir.Config{Store: st})
 			}}
@@ -83,6 +86,27 @@ func TestViaLambda(t *testing.T) {
 			env.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits, "spend": spend},
 	})
+}
+
+// spend spends tokens of ten entities in a namespace for the rest of the script.
+func spend(ts *testscript.TestScript, _ bool, args []string) {
+	lim, err := weir.New(weir.Config{Store: ts.Value("store").(store.Store), CacheTTL: 50 * time.Millisecond})
+	ts.Check(err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	ts.Defer(func() {
+		cancel()
+		<-done
+	})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for i := 0; ctx.Err() == nil; i++ {
+			_, _ = lim.In(args[0]).Allow(ctx, fmt.Sprint("e", i%10), "api") // refusals count, too
+			<-tick.C
+		}
+	}()
 }

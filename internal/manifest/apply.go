@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/manifest/gates"
 )
 
 // ApplyOptions define how to apply a plan.
@@ -79,7 +80,7 @@ func (e *FailedError) Error() string {
 func (e *FailedError) Unwrap() error { return e.first.err }
 
 const (
-	lockTTL  = 30 * time.Second
+	lockTTL  = 6 * gates.Every
 	batch    = 40 // changes in one store operation, each with its audit event
 	parallel = 4
 )
@@ -233,7 +234,7 @@ func takeLock(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions
 			if opts.Waiting != nil && !told {
 				opts.Waiting(held)
 			}
-			if err := sleep(ctx, min(time.Second, time.Until(held.Until)+10*time.Millisecond)); err != nil {
+			if err := gates.Sleep(ctx, min(time.Second, time.Until(held.Until)+10*time.Millisecond)); err != nil {
 				return nil, err
 			}
 			continue
@@ -273,7 +274,7 @@ func (a *applier) run(ctx context.Context, todo []*Change) error {
 		if a.opts.Rate > 0 {
 			due = began.Add(time.Duration(given) * time.Second / time.Duration(a.opts.Rate))
 		}
-		if err := sleep(ctx, time.Until(due)); err != nil || time.Since(extended) <= lockTTL/3 {
+		if err := gates.Sleep(ctx, time.Until(due)); err != nil || time.Since(extended) <= lockTTL/3 {
 			return err
 		}
 		extended = time.Now()
@@ -301,18 +302,6 @@ func (a *applier) run(ctx context.Context, todo []*Change) error {
 			return err
 		}
 		todo = todo[n:]
-	}
-	return ctx.Err()
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d > 0 {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-ctx.Done():
-		case <-t.C:
-		}
 	}
 	return ctx.Err()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/manifest/drift"
+	"github.com/weirlimits/weir/internal/manifest/gates"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -298,7 +299,7 @@ func TestBoundedRollout(t *testing.T) {
 		}
 		_, err := manifest.Rollout(t.Context(), lim, plan(t, lim, m), manifest.RolloutOptions{
 			Terms: &manifest.Terms{Stages: []int{50}, Bake: time.Second},
-			Gate:  func(context.Context, manifest.Terms) (manifest.Gate, error) { return &gate{check: show}, nil },
+			Gate:  func(context.Context, manifest.Terms) (gates.Gate, error) { return &gate{check: show}, nil },
 		})
 		must(t, err)
 		must(t, show(true))

@@ -14,6 +14,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/gates"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
@@ -216,7 +217,7 @@ func TestMoveInStages(t *testing.T) {
 		roll := func(m string, check func() error) error {
 			_, err := manifest.Rollout(t.Context(), lim, plan(t, lim, decodeOne(t, m)), manifest.RolloutOptions{
 				Terms: &manifest.Terms{Stages: []int{10}, Bake: 50 * time.Millisecond},
-				Gate: func(context.Context, manifest.Terms) (manifest.Gate, error) {
+				Gate: func(context.Context, manifest.Terms) (gates.Gate, error) {
 					return checked{check}, nil
 				},
 			})

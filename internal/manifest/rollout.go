@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/manifest/gates"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 )
 
@@ -31,10 +32,20 @@ type RolloutOptions struct {
 	ApplyOptions
 	// Terms are those of a new rollout, or from now on those of one that goes on; nil for those that it has.
 	Terms *Terms
+	// Step, if not nil, is what to make of the rollout now.
+	Step *Step
 	// Gate returns what decides whether to begin a stage, and whether to continue.
-	Gate func(context.Context, Terms) (Gate, error)
+	Gate func(context.Context, Terms) (gates.Gate, error)
 	// Staging is called when a stage begins, with the number of records in it.
 	Staging func(t Terms, percent, records int)
+}
+
+// Step is a part of a rollout by itself, for a caller that watches the stages and has no access to the store.
+type Step struct {
+	Percent int    `json:"percent"`         // the stage, which stays in force; 100 ends the rollout
+	Begun   bool   `json:"begun,omitempty"` // the rollout must have been begun
+	Abort   string `json:"abort,omitempty"` // if not "", why to restore everything as it was instead
+	Terms   Terms  `json:"terms"`
 }
 
 // StoppedError reports that a rollout was stopped, and whether everything was restored.
@@ -67,8 +78,8 @@ type UnfinishedError struct {
 // Error returns what to do.
 func (e *UnfinishedError) Error() string {
 	if e.Same {
-		return fmt.Sprintf("a rollout of manifest %s is unfinished, at %d%%: continue it on the store, with weir "+
-			"limits apply, by other terms with --stage, or at once with --stage 100%%",
+		return fmt.Sprintf("a rollout of manifest %s is unfinished, at %d%%: continue it on the store or its "+
+			"function, with weir limits apply, by other terms with --stage, or at once with --stage 100%%",
 			strictyaml.Quote(e.Manifest), e.Percent)
 	}
 	return fmt.Sprintf("a rollout of another version of manifest %s is unfinished, at %d%%: continue it, or apply any "+
@@ -113,7 +124,7 @@ type rollout struct {
 	plan  *Plan
 	opts  RolloutOptions
 	state rolling
-	gate  Gate
+	gate  gates.Gate
 	todo  []*Change
 	begun bool // a stage is in force and being watched
 }
@@ -139,7 +150,9 @@ func Rollout(ctx context.Context, lim *weir.Limiter, p *Plan, opts RolloutOption
 	if err := r.begin(ctx); err != nil {
 		return res, errors.Join(err, r.release(ctx))
 	}
-	if err := r.run(ctx); err != nil {
+	if err := r.run(ctx); err == errStaged { //nolint:errorlint // it is never wrapped
+		return res, r.release(ctx)
+	} else if err != nil {
 		stopped := &StoppedError{Percent: r.state.Percent, Err: err, Restore: r.restore(ctx)}
 		_ = r.release(ctx) // the earlier error is the one to report
 		return res, stopped
@@ -162,6 +175,8 @@ func (r *rollout) begin(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
+	case left == nil && r.opts.Step != nil && r.opts.Step.Begun:
+		return fmt.Errorf("the rollout of manifest %q was ended by others: %w", p.Manifest, weir.ErrConflict)
 	case left != nil && (!left.Same || left.Terms.Bake == 0 && r.opts.Terms == nil): // without: of an earlier weir
 		return &UnfinishedError{p.Manifest, left.Ongoing}
 	case left != nil:
@@ -173,8 +188,13 @@ func (r *rollout) begin(ctx context.Context) error {
 	if r.opts.Terms != nil {
 		r.state.Terms = *r.opts.Terms
 	}
-	if r.gate, err = r.opts.Gate(ctx, r.state.Terms); err != nil || len(r.state.Records) == 0 {
+	if r.opts.Step != nil {
+		r.state.Terms = r.opts.Step.Terms
+	} else if r.gate, err = r.opts.Gate(ctx, r.state.Terms); err != nil {
 		return err
+	}
+	if len(r.state.Records) == 0 {
+		return nil
 	}
 	if err := p.list(ctx, r.lock, r.todo, false); err != nil {
 		return err
@@ -210,11 +230,34 @@ func (r *rollout) keep(ctx context.Context, percent int) error {
 	return r.lock.SetRollout(ctx, state)
 }
 
+// errStaged ends a step that leaves a stage in force.
+var errStaged = errors.New("staged")
+
+// step makes the step. Without records to stage, it leaves everything as it is.
+func (r *rollout) step(ctx context.Context, s *Step) error {
+	switch {
+	case s.Abort != "":
+		return errors.New(s.Abort) //nolint:err113 // for people
+	case s.Percent == 100:
+		return nil
+	case len(r.state.Records) == 0:
+		return errStaged
+	}
+	if err := r.put(ctx, s.Percent); err != nil {
+		return err
+	}
+	return errStaged
+}
+
 func (r *rollout) run(ctx context.Context) error {
+	if r.opts.Step != nil {
+		return r.step(ctx, r.opts.Step)
+	}
 	from := r.state.Percent
 	// It was interrupted at another stage.
 	if from > 0 && len(r.state.Records) > 0 && !slices.Contains(r.state.Terms.Stages, from) {
-		if err := r.watched(ctx); err != nil {
+		r.begun = true
+		if err := r.gate.Begin(ctx, from); err != nil {
 			return err
 		}
 	}
@@ -227,7 +270,10 @@ func (r *rollout) run(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := r.stage(ctx, percent); err != nil {
+		if err := r.put(ctx, percent); err != nil {
+			return err
+		}
+		if err := r.bake(ctx); err != nil {
 			return err
 		}
 	}
@@ -237,24 +283,38 @@ func (r *rollout) run(ctx context.Context) error {
 	return r.wait(ctx, 100)
 }
 
-// stage applies the tightening changes to that percentage of entities, and watches them.
-func (r *rollout) stage(ctx context.Context, percent int) error {
+// put applies the tightening changes to that percentage of entities.
+func (r *rollout) put(ctx context.Context, percent int) error {
 	if err := r.keep(ctx, percent); err != nil {
 		return err
 	}
 	if r.opts.Staging != nil {
 		r.opts.Staging(r.state.Terms, percent, len(r.state.Records))
 	}
-	err := r.make(ctx, func(s *stage) admin.Declared {
+	return r.make(ctx, func(s *stage) admin.Declared {
 		if s.change == nil {
 			return s.current
 		}
 		return s.at(percent, r.plan.Manifest)
 	})
-	if err != nil {
+}
+
+// pause sleeps and extends the lock.
+func (r *rollout) pause(ctx context.Context, d time.Duration) error {
+	if err := gates.Sleep(ctx, d); err != nil {
 		return err
 	}
-	return r.bake(ctx)
+	return r.lock.Extend(ctx)
+}
+
+// bake watches the stage that is in force.
+func (r *rollout) bake(ctx context.Context) error {
+	r.begun = true
+	return gates.Bake(ctx, r.gate, r.state.Percent, r.state.Terms.Bake, r.pause)
+}
+
+func (r *rollout) wait(ctx context.Context, percent int) error {
+	return gates.Await(ctx, r.gate, percent, r.begun, r.pause)
 }
 
 // make writes all records as given by to.

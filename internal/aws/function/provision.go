@@ -52,6 +52,8 @@ type Request struct {
 	Rate     int             `json:"rate,omitempty"`     // maximum records per second; 0: as fast as the table allows
 	Exact    bool            `json:"exact,omitempty"`    // count all live buckets that a change affects
 	Detail   bool            `json:"detail,omitempty"`   // answer with Saved
+	// Step makes a part of a rollout instead of applying the whole plan.
+	Step *manifest.Step `json:"step,omitempty"`
 }
 
 // The values of an answer's Status.
@@ -59,6 +61,7 @@ const (
 	Planned = "planned"
 	Found   = "found"
 	Applied = "applied"
+	Staged  = "staged" // a stage of a rollout is in force
 	Failed  = "failed" // see Errors; a failed apply keeps the changes it made, and applying again does the rest
 )
 
@@ -72,6 +75,7 @@ type Answer struct {
 	Errors         []Problem        `json:"errors,omitempty"`
 	Saved          json.RawMessage  `json:"saved,omitempty"`
 	Result         *manifest.Result `json:"result,omitempty"` // of an apply
+	Staged         int              `json:"staged,omitempty"` // how many records are staged
 	Value          json.RawMessage  `json:"value,omitempty"`  // of a read
 
 	claims.Sent // the records that other manifests manage
@@ -157,11 +161,20 @@ func (p *Provisioner) with(ctx context.Context, f func(*weir.Limiter) error) err
 	return errors.Join(f(lim), lim.Close())
 }
 
+// UsageSince is the Read of what was decided in a namespace, in windows; its query has From.
+const UsageSince = "usageSince"
+
+// SinceQuery is the query of [UsageSince].
+func SinceQuery(from time.Time) admin.UsageQuery {
+	return admin.UsageQuery{By: admin.ByNamespace, Window: admin.Hourly, From: from, Max: 1000}
+}
+
 // read runs an operation that reads. Its request and its answer are those of the server's.
 func (r *Request) read(ctx context.Context, lim *weir.Limiter) (json.RawMessage, error) {
 	var q struct {
 		Manifest, Name, After string
 		Max, Revision         int
+		From                  time.Time
 	}
 	if err := json.Unmarshal(r.Query, &q); err != nil {
 		return nil, fmt.Errorf("query of %s: %w", r.Read, err)
@@ -193,6 +206,10 @@ func (r *Request) read(ctx context.Context, lim *weir.Limiter) (json.RawMessage,
 
 			Text string `json:"text"`
 		}{rev, string(text)}
+	case UsageSince:
+		var page admin.Page[admin.Usage]
+		page, err = admin.New(lim).Usage.Windows(ctx, SinceQuery(q.From))
+		found = page.Items
 	default:
 		err = fmt.Errorf("read %q is not an operation that reads manifests", r.Read)
 	}
@@ -232,10 +249,19 @@ func (r *Request) run(ctx context.Context, lim *weir.Limiter, ms []*manifest.Man
 	if r.Action == "plan" {
 		return nil
 	}
-	a.Status = Applied
-	res, err := manifest.Apply(ctx, lim, plan, manifest.ApplyOptions{
-		Adopt: r.Adopt, Keep: r.Keep, Rate: r.Rate, Rollback: r.Rollback, Wait: lockWait,
-	})
+	opts := manifest.ApplyOptions{Adopt: r.Adopt, Keep: r.Keep, Rate: r.Rate, Rollback: r.Rollback, Wait: lockWait}
+	var res manifest.Result
+	if a.Status = Applied; r.Step == nil {
+		res, err = manifest.Apply(ctx, lim, plan, opts)
+	} else {
+		if r.Step.Percent < 100 {
+			a.Status = Staged
+		}
+		res, err = manifest.Rollout(ctx, lim, plan, manifest.RolloutOptions{
+			ApplyOptions: opts, Step: r.Step,
+			Staging: func(_ manifest.Terms, _, records int) { a.Staged = records },
+		})
+	}
 	a.Result = &res
 	return err
 }

@@ -185,7 +185,10 @@ func (q *applyRequest) usage(r *kit.Run) error {
 	if err := q.check(); err != nil || len(q.Stages) == 0 {
 		return err
 	}
-	return q.needStore(r, "--stage")
+	if r.Server != "" {
+		return kit.Usagef("--stage does not work through a server: give --store URL or --via-lambda STACK")
+	}
+	return nil
 }
 
 // read reads the saved plan, or the manifests.
@@ -272,8 +275,13 @@ func applyOne(
 		},
 	}
 	ongoing := p.Rollout != nil && p.Rollout.Same
-	if store, ok := by.(onStore); ok && (ongoing || len(stage.Stages) > 0) {
-		return rollout(ctx, a, store.lim, p, opts, stage)
+	if ongoing || len(stage.Stages) > 0 {
+		switch by := by.(type) {
+		case onStore:
+			return rollout(ctx, a, by.lim, p, opts, stage)
+		case *provisioner:
+			return by.rollout(ctx, a, p, opts, stage)
+		}
 	}
 	return by.apply(ctx, p, opts)
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/kit"
-	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/gates"
 )
 
 const (
@@ -40,7 +40,7 @@ type approval struct {
 	hash string
 	read func(context.Context) (letting, error)
 	tell func(string)
-	next manifest.Gate
+	next gates.Gate
 
 	percent int // the current stage
 	known   letting
@@ -50,7 +50,7 @@ type approval struct {
 	waits   string    // the last message about waiting
 }
 
-// Open implements manifest.Gate.
+// Open implements gates.Gate.
 func (g *approval) Open(ctx context.Context, percent int) (bool, error) {
 	if err := g.look(ctx); err != nil {
 		return false, err
@@ -77,13 +77,13 @@ func (g *approval) Open(ctx context.Context, percent int) (bool, error) {
 	return g.next.Open(ctx, percent)
 }
 
-// Begin implements manifest.Gate.
+// Begin implements gates.Gate.
 func (g *approval) Begin(ctx context.Context, percent int) error {
 	g.percent = percent
 	return g.next.Begin(ctx, percent)
 }
 
-// Check implements manifest.Gate.
+// Check implements gates.Gate.
 func (g *approval) Check(ctx context.Context, last bool) (bool, error) {
 	if err := g.look(ctx); err != nil {
 		return false, err

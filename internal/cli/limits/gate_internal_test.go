@@ -14,6 +14,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/aws/stack"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/gates"
 	"github.com/weirlimits/weir/internal/manifest/strictyaml"
 	"github.com/weirlimits/weir/internal/testkit/cloudtest"
 	"github.com/weirlimits/weir/store/memory"
@@ -99,7 +100,7 @@ func (g *gated) start() <-chan error {
 	go func() {
 		_, err := manifest.Rollout(context.WithoutCancel(g.t.Context()), g.lim, g.plan, manifest.RolloutOptions{
 			Terms: &manifest.Terms{Stages: []int{5, 50}, Bake: time.Minute},
-			Gate:  func(context.Context, manifest.Terms) (manifest.Gate, error) { return gate, nil },
+			Gate:  func(context.Context, manifest.Terms) (gates.Gate, error) { return gate, nil },
 		})
 		ended <- err
 	}()

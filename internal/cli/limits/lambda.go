@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os/user"
 	"reflect"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
@@ -17,11 +19,13 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
 	"github.com/weirlimits/weir/internal/aws/function"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/manifest/drift"
+	"github.com/weirlimits/weir/internal/manifest/gates"
 )
 
 // lambdaFlags define whether a stack's function does the work, for users without access to the table.
@@ -147,11 +151,7 @@ func (p *provisioner) ask(ctx context.Context, r function.Request) (a function.A
 func (p *provisioner) plan(
 	ctx context.Context, m *manifest.Manifest, opts manifest.PlanOptions,
 ) (*manifest.Plan, error) {
-	var declared any
-	if err := yaml.Unmarshal(m.Text(), &declared); err != nil {
-		return nil, err
-	}
-	text, err := json.Marshal(declared)
+	text, err := asJSON(m.Text())
 	if err != nil {
 		return nil, err
 	}
@@ -186,17 +186,110 @@ func (p *provisioner) diff(ctx context.Context, m *manifest.Manifest, exact bool
 func (p *provisioner) apply(
 	ctx context.Context, plan *manifest.Plan, opts manifest.ApplyOptions,
 ) (manifest.Result, error) {
-	text, err := json.Marshal(manifest.Saved{
-		Format: manifest.SavedFormat, Plans: []manifest.SavedPlan{{Text: plan.Text(), State: plan.State}},
-	})
+	res, _, err := p.change(ctx, plan, opts, nil)
+	return res, err
+}
+
+// change has the function apply a plan, or make a step of its rollout, and returns how many records are staged.
+func (p *provisioner) change(
+	ctx context.Context, plan *manifest.Plan, opts manifest.ApplyOptions, step *manifest.Step,
+) (res manifest.Result, staged int, err error) {
+	r := function.Request{
+		Action: "apply", Adopt: opts.Adopt, Keep: opts.Keep, Rate: opts.Rate, Rollback: opts.Rollback, Step: step,
+	}
+	if step != nil && step.Begun { // the first step has changed what the plan was made from
+		r.Manifest, err = asJSON([]byte(plan.Text()))
+	} else {
+		r.Saved, err = json.Marshal(manifest.Saved{
+			Format: manifest.SavedFormat, Plans: []manifest.SavedPlan{{Text: plan.Text(), State: plan.State}},
+		})
+	}
 	if err != nil {
-		return manifest.Result{}, err
+		return res, 0, err
 	}
-	got, err := p.ask(ctx, function.Request{
-		Action: "apply", Saved: text, Adopt: opts.Adopt, Keep: opts.Keep, Rate: opts.Rate, Rollback: opts.Rollback,
-	})
-	if got.Result == nil {
-		return manifest.Result{}, err
+	got, err := p.ask(ctx, r)
+	if got.Result != nil {
+		res = *got.Result
 	}
-	return *got.Result, err
+	return res, got.Staged, err
+}
+
+// asJSON returns a manifest as JSON.
+func asJSON(text []byte) ([]byte, error) {
+	var declared any
+	if err := yaml.Unmarshal(text, &declared); err != nil {
+		return nil, err
+	}
+	return json.Marshal(declared)
+}
+
+// usage returns what the store has counted in a namespace since the hour of began.
+func (p *provisioner) usage(namespace string, began time.Time) windows {
+	return func(ctx context.Context) (items []admin.Usage, err error) {
+		q, err := json.Marshal(map[string]time.Time{"from": began})
+		if err != nil {
+			return nil, err
+		}
+		a, err := p.ask(ctx, function.Request{Action: "read", Read: function.UsageSince, Query: q, Namespace: namespace})
+		if err == nil {
+			err = json.Unmarshal(a.Value, &items)
+		}
+		return items, err
+	}
+}
+
+// rollout applies a plan in stages: this process watches them, and has the function make each. If it ends before the
+// rollout does, the stage stays as it is, and the next apply goes on from there.
+func (p *provisioner) rollout(
+	ctx context.Context, a *kit.Run, plan *manifest.Plan, opts manifest.ApplyOptions, f *stageFlags,
+) (res manifest.Result, err error) {
+	step := manifest.Step{}
+	if r := plan.Rollout; r != nil && r.Same {
+		step.Terms, step.Begun, step.Percent = r.Terms, true, r.Percent
+	}
+	if t := f.terms(); t != nil {
+		step.Terms = *t
+	}
+	g, err := gate(ctx, a, step.Terms, p.usage(plan.Namespace, time.Now()), plan)
+	if err != nil {
+		return res, err
+	}
+	from, watched := step.Percent, false
+	for _, percent := range append(slices.Clone(step.Terms.Stages), 100) {
+		if percent < from {
+			continue
+		}
+		if percent > from {
+			err = gates.Await(ctx, g, percent, watched, gates.Sleep)
+		}
+		staged := 0
+		if step.Percent = percent; err == nil {
+			if res, staged, err = p.change(ctx, plan, opts, &step); err != nil || percent == 100 {
+				return res, err
+			}
+		}
+		if step.Begun = step.Begun || staged > 0; err == nil && staged > 0 {
+			staging(a, plan, step.Terms, percent, staged)
+			watched = true
+			err = gates.Bake(ctx, g, percent, step.Terms.Bake, gates.Sleep)
+		}
+		if err != nil {
+			return res, p.abort(ctx, plan, opts, step, err)
+		}
+	}
+	return res, nil
+}
+
+// abort has the function restore everything as it was, if a stage is in force, and returns why.
+func (p *provisioner) abort(
+	ctx context.Context, plan *manifest.Plan, opts manifest.ApplyOptions, step manifest.Step, why error,
+) error {
+	if !step.Begun {
+		return why
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	step.Abort = why.Error()
+	_, _, err := p.change(ctx, plan, opts, &step)
+	return err // it has the reason
 }

@@ -14,10 +14,12 @@ import (
 	"github.com/weirlimits/weir"
 	weiradmin "github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api/secret"
+	"github.com/weirlimits/weir/internal/aws/function"
 	"github.com/weirlimits/weir/internal/cli/kit"
 	"github.com/weirlimits/weir/internal/cli/term"
 	"github.com/weirlimits/weir/internal/cli/usage"
 	"github.com/weirlimits/weir/internal/manifest"
+	"github.com/weirlimits/weir/internal/manifest/gates"
 )
 
 // stageFlags define how to apply in stages. Without stages, everything is applied at once.
@@ -112,26 +114,31 @@ func rollout(
 	ctx context.Context, a *kit.Run, lim *weir.Limiter, p *manifest.Plan, opts manifest.ApplyOptions, f *stageFlags,
 ) (manifest.Result, error) {
 	return manifest.Rollout(ctx, lim, p, manifest.RolloutOptions{
-		ApplyOptions: opts, Terms: f.terms(), Gate: func(ctx context.Context, t manifest.Terms) (manifest.Gate, error) {
-			return gate(ctx, a, t, lim, p)
+		ApplyOptions: opts, Terms: f.terms(), Gate: func(ctx context.Context, t manifest.Terms) (gates.Gate, error) {
+			return gate(ctx, a, t, windowsOf(lim.In(p.Namespace), time.Now()), p)
 		},
 		Staging: func(t manifest.Terms, percent, records int) {
-			a.Err.Printf("%s: %s for %d%% of the entities, watched for %s\n",
-				term.Clean(p.Namespace), kit.Plural(records, "record"), percent, t.Bake)
+			staging(a, p, t, percent, records)
 		},
 	})
 }
 
+// staging prints that a stage begins.
+func staging(a *kit.Run, p *manifest.Plan, t manifest.Terms, percent, records int) {
+	a.Err.Printf("%s: %s for %d%% of the entities, watched for %s\n",
+		term.Clean(p.Namespace), kit.Plural(records, "record"), percent, t.Bake)
+}
+
 // gate returns the gate that watches a rollout.
 func gate(
-	ctx context.Context, a *kit.Run, t manifest.Terms, lim *weir.Limiter, p *manifest.Plan,
-) (manifest.Gate, error) {
+	ctx context.Context, a *kit.Run, t manifest.Terms, counted windows, p *manifest.Plan,
+) (gates.Gate, error) {
 	threshold, err := thresholdOf(t.AbortOn)
 	if err != nil {
 		return nil, err
 	}
 	tell := func(text string) { a.Err.Println(term.Clean(p.Namespace + ": " + text)) }
-	g := &refusals{threshold: threshold, read: usageOf(lim.In(p.Namespace), time.Now()), tell: tell}
+	g := &refusals{threshold: threshold, read: usageOf(counted), tell: tell}
 	if len(t.Servers) > 0 {
 		token, err := a.Token(secret.Text{}, "deciding-server")
 		if err != nil {
@@ -167,10 +174,10 @@ type refusals struct {
 // enough is the number of decisions needed to judge a stage before its end.
 const enough = 100
 
-// Open implements manifest.Gate.
+// Open implements gates.Gate.
 func (g *refusals) Open(context.Context, int) (bool, error) { return true, nil }
 
-// Begin implements manifest.Gate.
+// Begin implements gates.Gate.
 func (g *refusals) Begin(ctx context.Context, _ int) (err error) {
 	g.waiting = false
 	if g.threshold >= 0 {
@@ -181,7 +188,7 @@ func (g *refusals) Begin(ctx context.Context, _ int) (err error) {
 	return err
 }
 
-// Check implements manifest.Gate. A stage in which nothing was decided does not end.
+// Check implements gates.Gate. A stage in which nothing was decided does not end.
 func (g *refusals) Check(ctx context.Context, last bool) (bool, error) {
 	if g.threshold < 0 {
 		return true, nil
@@ -229,12 +236,21 @@ var errNotCounted = errors.New(
 	"the store does not count the requests that it admits: name the deciding servers with --deciding-server",
 )
 
-// usageOf returns a function that reads what the store has counted in a namespace since the hour of began.
-func usageOf(lim *weir.Limiter, began time.Time) func(context.Context) ([]tallied, error) {
+// windows reads what was counted in a namespace, by window.
+type windows func(context.Context) ([]weiradmin.Usage, error)
+
+// windowsOf returns what the store has counted since the hour of began.
+func windowsOf(lim *weir.Limiter, began time.Time) windows {
+	return func(ctx context.Context) ([]weiradmin.Usage, error) {
+		page, err := weiradmin.New(lim).Usage.Windows(ctx, function.SinceQuery(began))
+		return page.Items, err
+	}
+}
+
+// usageOf returns a function that reads what was counted.
+func usageOf(counted windows) func(context.Context) ([]tallied, error) {
 	return func(ctx context.Context) ([]tallied, error) {
-		page, err := weiradmin.New(lim).Usage.Windows(ctx, weiradmin.UsageQuery{
-			By: weiradmin.ByNamespace, Window: weiradmin.Hourly, From: began, Max: 1000,
-		})
+		items, err := counted(ctx)
 		if errors.Is(err, weir.ErrNoUsage) {
 			err = fmt.Errorf("%w: name the deciding servers with --deciding-server", err)
 		}
@@ -242,8 +258,8 @@ func usageOf(lim *weir.Limiter, began time.Time) func(context.Context) ([]tallie
 			return nil, err
 		}
 		sum, debited := make([]tallied, 1), false
-		for i := range page.Items {
-			w := &page.Items[i]
+		for i := range items {
+			w := &items[i]
 			sum[0].decided += w.Requests + w.Refused
 			sum[0].refused += w.Refused
 			debited = debited || usage.Spent(*w)

@@ -55,7 +55,7 @@ func TestGateNeedsRequests(t *testing.T) {
 			if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{Resource: "api"}, weir.PerHour("rph", 9)); err != nil {
 				t.Fatal(err)
 			}
-			g := &refusals{threshold: 0.5, read: usageOf(lim, time.Now()), tell: func(string) {}}
+			g := &refusals{threshold: 0.5, read: usageOf(windowsOf(lim, time.Now())), tell: func(string) {}}
 			if err := g.Begin(t.Context(), 5); err != nil {
 				t.Fatal(err)
 			}
