@@ -17,10 +17,10 @@ tags=grpcnotrace
 bin=${BIN:-.bin}
 data=$(mktemp -d)
 server=
-# Cleans up, also when interrupted: stops the server and removes the store.
+# Cleans up, also when interrupted: stops the server and removes its logs.
 finish() {
 	if [ -n "$server" ]; then
-		kill -INT "$server" 2>/dev/null || true
+		kill "$server" 2>/dev/null || true
 		wait "$server" 2>/dev/null || true
 		server=
 	fi
@@ -55,6 +55,7 @@ run entity create key-bob --parent team-red --cascade
 
 title "a server on a free port"
 echo '$ weir serve --http 127.0.0.1:0 --grpc off'
+: >"$data/served" # it is read before the server has it
 "$bin/weir" serve --http 127.0.0.1:0 --grpc off >"$data/served" 2>"$data/log" &
 server=$!
 address=
@@ -122,7 +123,7 @@ call 409 POST "/v1/leases/$2/rollback"
 echo "  sent twice: 409, $(member detail)"
 
 title "stop it: the store is written and closed, and can be inspected"
-kill -INT "$server"
+kill "$server"
 wait "$server"
 server=
 run bucket list --resource gpt-4
