@@ -37,7 +37,8 @@ func list(r *kit.Run) *cobra.Command {
 		Example: "  weir limits list",
 	}, func(ctx context.Context, q *listQuery) error {
 		return q.call(ctx, r, api.ListManifests.Op, func(c api.Caller) error {
-			return listed(ctx, r, c, api.ListManifests, &q.Page, columns, "no manifests yet: weir limits apply adds one")
+			return listed(ctx, r, c, api.ListManifests, &q.Page, columns,
+				"no manifests yet: weir limits apply adds one")
 		})
 	})
 }
