@@ -387,7 +387,7 @@ func varying(line string) string {
 	return strings.Join(strings.Fields(line), " ")
 }
 
-// TestPrograms compiles the Go programs of all pages.
+// TestPrograms compiles the Go programs of all pages, and runs that of the README.
 func TestPrograms(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("../..")
@@ -396,7 +396,8 @@ func TestPrograms(t *testing.T) {
 	}
 	dir := t.TempDir()
 	overlay := make(map[string]string)
-	args := []string{"build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", os.DevNull}
+	args := []string{"build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", dir + "/"}
+	readme := ""
 	for _, name := range tree(t) {
 		page, err := os.ReadFile("../../" + name)
 		if err != nil {
@@ -407,6 +408,9 @@ func TestPrograms(t *testing.T) {
 				continue
 			}
 			n := len(overlay)
+			if name == "README.md" {
+				readme = filepath.Join(dir, fmt.Sprintf("program%d", n))
+			}
 			file := filepath.Join(dir, fmt.Sprintf("program%d.go", n))
 			text := fmt.Sprintf("//line %s:%d\n%s", filepath.Join(root, name), b.line+1, b.text)
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -429,6 +433,10 @@ func TestPrograms(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, bytes.TrimSpace(out))
+		t.Fatalf("%v\n%s", err, bytes.TrimSpace(out))
+	}
+	out, err := exec.CommandContext(t.Context(), readme).CombinedOutput()
+	if err != nil || !regexp.MustCompile(`^\S+ \S+ spent 730\n$`).Match(out) {
+		t.Errorf("the program of the README: %v, %q", err, out)
 	}
 }
