@@ -247,6 +247,9 @@ func takeLock(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions
 			)
 			return nil, errors.Join(err, lock.Release(ctx))
 		}
+		if err := p.givable(ctx, lim); err != nil {
+			return nil, errors.Join(err, lock.Release(ctx))
+		}
 		return lock, nil
 	}
 }

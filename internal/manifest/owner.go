@@ -106,6 +106,33 @@ func release(d admin.Declared) *admin.Declared {
 	return &admin.Declared{Limits: &l}
 }
 
+// giver reads the state of a manifest from which records move, and returns why none may move now; "" if they may.
+func giver(ctx context.Context, lim *weir.Limiter, name string) (s admin.ManifestState, problem string, err error) {
+	if s, err = admin.New(lim).Manifests.State(ctx, name); err != nil {
+		return s, "", err
+	}
+	left, err := ongoing(s.Rollout, name, "")
+	if left != nil {
+		problem = fmt.Sprintf("a rollout of manifest %s is unfinished, at %d%%: let it end before records move from it",
+			strictyaml.Quote(name), left.Percent)
+	}
+	return s, problem, err
+}
+
+// givable returns an error if a rollout began, since the plan was made, of a manifest from which records move.
+func (p *Plan) givable(ctx context.Context, lim *weir.Limiter) error {
+	for _, g := range p.Givers {
+		_, problem, err := giver(ctx, lim, g.Manifest)
+		if err == nil && problem != "" {
+			err = fmt.Errorf("%s: %w", problem, weir.ErrConflict)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // givers counts what moves from other manifests, and finds those from which nothing may move now.
 func (p *Plan) givers(ctx context.Context, lim *weir.Limiter, lv *reading) (problems []string, err error) {
 	moved := make(map[string]int)
@@ -115,15 +142,12 @@ func (p *Plan) givers(ctx context.Context, lim *weir.Limiter, lv *reading) (prob
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(moved)) {
-		state, err := admin.New(lim).Manifests.State(ctx, name)
+		state, problem, err := giver(ctx, lim, name)
 		if err != nil {
 			return nil, err
 		}
-		if left, err := ongoing(state.Rollout, name, ""); err != nil {
-			return nil, err
-		} else if left != nil {
-			problems = append(problems, fmt.Sprintf("a rollout of manifest %s is unfinished, at %d%%: let it end "+
-				"before records move from it", strictyaml.Quote(name), left.Percent))
+		if problem != "" {
+			problems = append(problems, problem)
 		}
 		if state.Managed == nil {
 			lv.All(ctx)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -339,4 +340,99 @@ func TestNamespacesBounded(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "f.yaml:503:3: for 1000 namespaces, there are more than 500000 records") {
 		t.Error(err)
 	}
+}
+
+// Two manifests that take the same records from each other at once lose none: each record is as one of them declares it,
+// and managed by that one. What an apply cannot do is a conflict, and who applies last has all.
+func TestMoveToAndFro(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {
+		const n = 20
+		texts := make(map[string]string)
+		for name, from := range map[string]string{"left": "right", "right": "left"} {
+			var b strings.Builder
+			fmt.Fprintf(&b, "namespace: default\nmanifest: %s\nmoved: {from: [%s]}\nresources:\n", name, from)
+			for i := range n {
+				fmt.Fprintf(&b, "  r%02d: {limits: {rpm: %d/min}}\n", i, len(name)) // 4 or 5
+			}
+			texts[name] = b.String()
+		}
+		declares := map[string]string{"left": "[rpm:4/min]", "right": "[rpm:5/min]"}
+		consistent := func() {
+			lines := strings.Split(strings.TrimSpace(managers(t, lim)), "\n")
+			for _, line := range lines {
+				limits, by, _ := strings.Cut(line[strings.Index(line, "["):], ": ")
+				if declares[by] != limits {
+					t.Errorf("%s", line)
+				}
+			}
+			if len(lines) != n {
+				t.Errorf("%d records", len(lines))
+			}
+		}
+		apply(t, lim, decodeOne(t, texts["left"]))
+		var all sync.WaitGroup
+		for _, name := range []string{"left", "right", "left", "right"} {
+			m := decodeOne(t, texts[name])
+			all.Go(func() {
+				for range 10 {
+					p, err := manifest.Make(t.Context(), lim, m, manifest.PlanOptions{})
+					if err == nil {
+						_, err = manifest.Apply(t.Context(), lim, p, manifest.ApplyOptions{Wait: time.Minute})
+					}
+					if err != nil && !errors.Is(err, weir.ErrConflict) {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		consistent()
+		for _, name := range []string{"left", "right"} {
+			apply(t, lim, decodeOne(t, texts[name]))
+			consistent()
+			for _, of := range []string{"left", "right"} {
+				state, err := admin.New(lim).Manifests.State(t.Context(), of)
+				must(t, err)
+				p := plan(t, lim, decodeOne(t, texts[of]))
+				if want := of == name; p.Empty() != want || want && len(state.Managed) != n {
+					t.Errorf("after %s, %s: %d managed, %s", name, of, len(state.Managed), changes(p))
+				}
+			}
+		}
+	})
+}
+
+// A rename that was planned before a rollout of the old name began takes nothing that is staged: the rollout can still be
+// rolled back, and the rename then be done.
+func TestRenameInRollout(t *testing.T) {
+	t.Parallel()
+	onStores(t, func(t *testing.T, lim *weir.Limiter, _ *faulty) {
+		const old = "namespace: default\nresources: {a: {limits: {rpm: 100/min}}, b: {limits: {rpm: 2/min}}}\n"
+		apply(t, lim, decodeOne(t, old))
+		renamed := decodeOne(t, strings.Replace(old, "\n", "\nmanifest: new\nmoved: {from: [default]}\n", 1))
+		rename := plan(t, lim, renamed)
+		tightened := decodeOne(t, strings.Replace(old, "100/min", "50/min", 1))
+		step := func(s manifest.Step) error {
+			s.Terms = manifest.Terms{Stages: []int{10}, Bake: time.Minute}
+			_, err := manifest.Rollout(t.Context(), lim, plan(t, lim, tightened), manifest.RolloutOptions{Step: &s})
+			return err
+		}
+		must(t, step(manifest.Step{Percent: 10}))
+		if _, err := manifest.Apply(t.Context(), lim, rename, manifest.ApplyOptions{}); !errors.Is(err, weir.ErrConflict) {
+			t.Errorf("renamed during the rollout: %v", err)
+		}
+		if _, err := manifest.Make(t.Context(), lim, renamed, manifest.PlanOptions{}); err == nil || !strings.Contains(err.Error(), "unfinished") {
+			t.Errorf("planned during the rollout: %v", err)
+		}
+		var stopped *manifest.StoppedError
+		err := step(manifest.Step{Percent: 10, Begun: true, Abort: "enough"})
+		if !errors.As(err, &stopped) || stopped.Restore != nil {
+			t.Fatal(err)
+		}
+		apply(t, lim, renamed)
+		if diff := cmp.Diff(" a [rpm:100/min]: new\n b [rpm:2/min]: new\n", managers(t, lim)); diff != "" {
+			t.Error(diff)
+		}
+	})
 }

@@ -230,7 +230,8 @@ func (p *provisioner) usage(namespace string, began time.Time) windows {
 		if err != nil {
 			return nil, err
 		}
-		a, err := p.ask(ctx, function.Request{Action: "read", Read: function.UsageSince, Query: q, Namespace: namespace})
+		r := function.Request{Action: "read", Read: function.UsageSince, Query: q, Namespace: namespace}
+		a, err := p.ask(ctx, r)
 		if err == nil {
 			err = json.Unmarshal(a.Value, &items)
 		}
@@ -264,7 +265,10 @@ func (p *provisioner) rollout(
 		}
 		staged := 0
 		if step.Percent = percent; err == nil {
-			if res, staged, err = p.change(ctx, plan, opts, &step); err != nil || percent == 100 {
+			if res, staged, err = p.change(ctx, plan, opts, &step); err != nil && step.Begun {
+				err = fmt.Errorf("%w; weir limits plan shows whether a stage is in force", err)
+			}
+			if err != nil || percent == 100 {
 				return res, err
 			}
 		}
