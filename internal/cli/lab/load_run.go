@@ -144,6 +144,11 @@ func runLoad(ctx context.Context, a *kit.Run, q *loadRun) (err error) {
 	}
 	r := load.NewReport(p, t)
 	r.Target, r.Started, r.Workers = source.name, started.UTC().Truncate(time.Millisecond), len(q.Workers)
+	if !q.NoSetup {
+		if r.Limits, err = load.Bounds(p, t); err != nil {
+			return err
+		}
+	}
 	if err := q.write(r); err != nil {
 		return err
 	}

@@ -50,6 +50,9 @@ func (r *Report) Document() *report.Document {
 	if s := r.Slots; s != nil {
 		lines.Add("slots", "at most %v of %v held at once, busy %.1f %% of the time", s.Most, s.Of, s.Busy)
 	}
+	for _, b := range r.Limits {
+		lines.Add("limit "+b.Limit, "%v admitted, of at most %v", b.Admitted, b.Allowed)
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Store)) {
 		lines.Add("store "+name, "%.0f: %.3f per decision", r.Store[name].Total, r.Store[name].Each)
 	}
@@ -76,6 +79,12 @@ func (r *Report) outcome() report.Text {
 	if s := r.Slots; s != nil && s.Most > s.Of {
 		wrong = append(wrong, fmt.Sprintf("%d slots were held at once, of %d", s.Most, s.Of))
 	}
+	for _, b := range r.Limits {
+		if b.Admitted > b.Allowed {
+			wrong = append(wrong, fmt.Sprintf("%s was not kept: %d tokens were admitted, of at most %d", b.Limit, b.Admitted,
+				b.Allowed))
+		}
+	}
 	if r.Overloaded {
 		wrong = append(wrong, r.Verdict())
 	}
@@ -85,6 +94,14 @@ func (r *Report) outcome() report.Text {
 	ok := "ok: every call was answered"
 	if r.Due > 0 {
 		ok += ", on schedule"
+	}
+	slowest := 0.0
+	for i := range r.Ops {
+		slowest = max(slowest, r.Ops[i].Response.Max)
+	}
+	ok += fmt.Sprintf(", the slowest after %.1f ms", slowest)
+	if len(r.Limits) > 0 || r.Slots != nil {
+		ok += "; the limits were kept"
 	}
 	return report.Text{Lines: []string{ok}}
 }

@@ -28,7 +28,8 @@ type Report struct {
 	Groups    []Part            `json:"entities"`
 	Resources []Part            `json:"resources"`
 	Slots     *SlotReport       `json:"slots,omitempty"`
-	Store     map[string]Metric `json:"store,omitempty"` // its measures
+	Limits    []Bound           `json:"limits,omitempty"` // set by the caller if the run was under its scenario's limits
+	Store     map[string]Metric `json:"store,omitempty"`  // its measures
 	Errors    map[string]uint64 `json:"errors,omitempty"`
 
 	Width   float64    `json:"interval_seconds"`

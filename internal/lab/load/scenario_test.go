@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/lab/load"
+	"github.com/weirlimits/weir/internal/lab/report"
 	"github.com/weirlimits/weir/internal/lab/traffic"
 	"github.com/weirlimits/weir/internal/testkit/traffictest"
 )
@@ -50,6 +52,9 @@ func TestScenarios(t *testing.T) {
 				if name != "llm-production" && name != "slots" && (r.Store["calls"].Each < 1 || r.Store["calls"].Each > 2) {
 					t.Errorf("calls of the store: %+v", r.Store)
 				}
+				r.Limits, err = load.Bounds(p, tally)
+				must(t, err)
+				checkVerdict(t, name, r)
 				text, err := json.Marshal(r)
 				must(t, err)
 				if page := load.Page(r, nil); !bytes.Contains(page, []byte("<svg")) || bytes.Contains(page, []byte("NaN")) || bytes.Contains(text, []byte("NaN")) {
@@ -129,4 +134,48 @@ func near(t *testing.T, what string, got, want, off float64) {
 	if got < want-off || got > want+off {
 		t.Errorf("%s: %.2f, want %.2f", what, got, want)
 	}
+}
+
+// checkVerdict checks that a scenario's limits were kept, and that its report ends with that.
+func checkVerdict(t *testing.T, name string, r *load.Report) {
+	t.Helper()
+	compared := map[string]int{"llm-gateway": 1, "llm-production": 1, "slots": 0, "stress": 2}
+	want, known := compared[name]
+	if !known {
+		want = 1
+	}
+	if len(r.Limits) != want {
+		t.Errorf("%d limits are compared, want %d: %v", len(r.Limits), want, r.Limits)
+	}
+	for _, b := range r.Limits {
+		if b.Admitted == 0 || b.Admitted > b.Allowed || name == "reject-storm" && b.Admitted < b.Allowed/2 {
+			t.Errorf("%+v", b)
+		}
+	}
+	if got := outcome(r); !strings.HasPrefix(got, "ok: every call was answered") || !strings.HasSuffix(got, " ms; the limits were kept") {
+		t.Errorf("the verdict is %q", got)
+	}
+}
+
+// outcome returns the last lines of a report.
+func outcome(r *load.Report) string {
+	parts := r.Document().Parts
+	text, _ := parts[len(parts)-1].(report.Text)
+	return strings.Join(text.Lines, "\n")
+}
+
+// A target that admits everything does not keep the limits.
+func TestLimitsNotKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := traffictest.Plan(t, traffictest.Named(t, "thundering-herd"), traffic.Settings{For: traffic.Span(5 * time.Second)})
+		tally, err := load.Run(t.Context(), p, takes{load.Nothing{}, time.Millisecond}, load.Options{})
+		must(t, err)
+		r := load.NewReport(p, tally)
+		r.Limits, err = load.Bounds(p, tally)
+		must(t, err)
+		if got := outcome(r); !strings.Contains(got, "rps was not kept: 1000 tokens were admitted, of at most 601") {
+			t.Errorf("the verdict is %q", got)
+		}
+	})
 }
