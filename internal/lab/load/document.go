@@ -81,8 +81,8 @@ func (r *Report) outcome() report.Text {
 	}
 	for _, b := range r.Limits {
 		if b.Admitted > b.Allowed {
-			wrong = append(wrong, fmt.Sprintf("%s was not kept: %d tokens were admitted, of at most %d", b.Limit, b.Admitted,
-				b.Allowed))
+			wrong = append(wrong, fmt.Sprintf("%s was not kept: %d tokens were admitted, of at most %d",
+				b.Limit, b.Admitted, b.Allowed))
 		}
 	}
 	if r.Overloaded {

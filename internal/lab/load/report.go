@@ -28,7 +28,7 @@ type Report struct {
 	Groups    []Part            `json:"entities"`
 	Resources []Part            `json:"resources"`
 	Slots     *SlotReport       `json:"slots,omitempty"`
-	Limits    []Bound           `json:"limits,omitempty"` // set by the caller if the run was under its scenario's limits
+	Limits    []Bound           `json:"limits,omitempty"` // set by the caller, unless others set the limits
 	Store     map[string]Metric `json:"store,omitempty"`  // its measures
 	Errors    map[string]uint64 `json:"errors,omitempty"`
 
