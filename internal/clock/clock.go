@@ -329,6 +329,18 @@ func Add(a, b int64) int64 {
 	return saturated(b > 0)
 }
 
+// Times returns a * n, where n is above 0. The product saturates.
+func Times(a int64, n int) int64 {
+	switch m := int64(n); {
+	case a > math.MaxInt64/m:
+		return math.MaxInt64
+	case a < math.MinInt64/m:
+		return math.MinInt64
+	default:
+		return a * m
+	}
+}
+
 // Sub returns a - b. The difference saturates.
 func Sub(a, b int64) int64 {
 	c := a - b

@@ -352,9 +352,9 @@ func (s *Store) Credit(ctx context.Context, c store.Credit) (store.Credited, err
 		return store.Credited{}, err
 	}
 	b.see(items, shown)
-	if root := b.root(); before == 0 {
+	if root := b.root(); before == 0 && items[root.pk] != nil {
 		root.queue.Lock()
-		root.state.Credited(items[root.pk])
+		root.state.Others.Learn(items[root.pk], true)
 		root.queue.Unlock()
 	}
 	out := store.Credited{At: snap.At, Before: before != 0}

@@ -40,6 +40,15 @@ func Parse(s string) (name, params string, override bool) {
 	return name, params, override
 }
 
+// Limit returns the limit of a name, as [Of] spells it, and of parameters.
+func Limit(of string, p clock.Params) *store.Limit {
+	name, _, override := Parse(of)
+	return &store.Limit{
+		Name: name, Amount: p.Amount, Period: time.Duration(p.Period), Burst: p.Burst, Window: p.Window,
+		Heal: time.Duration(p.Heal), Override: override,
+	}
+}
+
 // IsOverride reports whether a name is that of an override.
 func IsOverride(name string) bool { return strings.Contains(name, "!") }
 

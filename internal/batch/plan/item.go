@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/weirlimits/weir/internal/batch/expr"
 	"github.com/weirlimits/weir/internal/batch/hold"
@@ -245,17 +244,8 @@ func (it *Item) limit(name string) *Limit {
 	return &it.Limits[len(it.Limits)-1]
 }
 
-// limitOf returns the limit as a store.Limit.
-func (l *Limit) limitOf() *store.Limit {
-	name, _, override := limitname.Parse(l.Name)
-	return &store.Limit{
-		Name: name, Amount: l.Params.Amount, Period: time.Duration(l.Params.Period), Burst: l.Params.Burst,
-		Window: l.Params.Window, Heal: time.Duration(l.Params.Heal), Override: override,
-	}
-}
-
 // sealing reports whether a limit is that of a sealed bucket.
-func sealing(l Limit) bool { return store.IsSeal(l.limitOf()) }
+func sealing(l Limit) bool { return store.IsSeal(limitname.Limit(l.Name, l.Params)) }
 
 // Combine returns the state of a bucket, given the items of its shards. What is outstanding adds up. The bucket is
 // sealed only if all its items are.
@@ -283,7 +273,8 @@ func Combine(key store.Bucket, items []*Item, now int64) store.State {
 			to := slices.IndexFunc(st.Limits, func(s store.LimitState) bool { return limitname.Of(s.Limit) == l.Name })
 			if to < 0 {
 				to = len(st.Limits)
-				st.Limits = append(st.Limits, store.LimitState{Limit: l.limitOf(), Level: l.Params.Fresh(now)})
+				limit := limitname.Limit(l.Name, l.Params)
+				st.Limits = append(st.Limits, store.LimitState{Limit: limit, Level: l.Params.Fresh(now)})
 			}
 			s := &st.Limits[to]
 			s.Debited += l.Debited

@@ -177,7 +177,7 @@ func (s *State) learn(w *Write, got Got) {
 		s.Misses++ // not a take that only probes whether it is still refused
 	}
 	if it.Exists {
-		s.Others.learn(it, got.Applied)
+		s.Others.Learn(it, got.Applied)
 	}
 	s.Last, s.Shown, s.Wrote, s.Landed = it, w.Number, w.Now, got.Applied
 	if clock.Sub(it.At, w.Now) <= mostAhead {
@@ -191,14 +191,8 @@ func (s *State) learn(w *Write, got Got) {
 	}
 }
 
-// Credited remembers an item after a credit by this process, which is not one of the planned writes.
-func (s *State) Credited(it *Item) {
-	if it != nil && it.Exists {
-		s.Others.learn(it, true)
-	}
-}
-
-func (o *Others) learn(it *Item, applied bool) {
+// Learn remembers an item after a write that this process made, if it was applied, or else tried to make.
+func (o *Others) Learn(it *Item, applied bool) {
 	ours := o.Writes
 	if applied {
 		ours++

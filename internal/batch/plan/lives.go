@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"math"
 	"time"
 
 	"github.com/weirlimits/weir/internal/batch/expr"
@@ -118,26 +117,14 @@ func (pl Place) full(p clock.Params, now, most int64) int64 {
 		return now
 	}
 	if pl.N > 1 {
-		most = times(clock.Add(most, 1), pl.N)
+		most = clock.Times(clock.Add(most, 1), pl.N)
 	}
 	return p.Full(clock.Add(p.Clock(now), most))
 }
 
 // fullAt returns when the shard's portion of a limit's clock reaches a level.
 func (pl Place) fullAt(p clock.Params, level int64) int64 {
-	return p.Full(clock.Sub(times(level, pl.N), int64(pl.K)))
-}
-
-// times returns a * n. The product saturates.
-func times(a int64, n int) int64 {
-	switch m := int64(n); {
-	case a > math.MaxInt64/m:
-		return math.MaxInt64
-	case a < math.MinInt64/m:
-		return math.MinInt64
-	default:
-		return a * m
-	}
+	return p.Full(clock.Sub(clock.Times(level, pl.N), int64(pl.K)))
 }
 
 // lease returns the ttl of a shard that is put with these levels: it then need not be raised for a day.

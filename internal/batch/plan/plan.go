@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -179,7 +180,8 @@ func (p *planner) sure(j *Job) bool {
 	return p.s.Last != nil && p.s.Shown > j.Since || p.s.fresh(p.at)
 }
 
-// settle adds a settle to the write. Beside takes, no limit's net may fall below zero. What is returned to limits that
+// settle adds a settle to the write. Some order of the write's jobs must add up to what it does: debits, then returns.
+// Beside takes, no limit's net may fall below zero. What is returned to limits that
 // the item does not have is left out, because they are full.
 func (p *planner) settle(j *Job) verdict {
 	w := &p.w
@@ -205,7 +207,7 @@ func (p *planner) settle(j *Job) verdict {
 			below = below || total == nil || !total.Has || total.Sum-total.Back < -a
 		}
 	}
-	if below && p.takes || w.clashes(j) {
+	if below && p.takes || w.clashes(j) || w.crosses(j) {
 		return waits
 	}
 	exact := false
@@ -483,6 +485,9 @@ func (p *planner) carry(e Entry) {
 		e.hold(w, i)
 		total.Listed = total.Listed || j.Kind == Take && !total.Limit.Override
 		total.Exact = total.Exact || e.Exact && a != j.Amounts[i] && a >= 0
+		if j.debits() && j.returns() {
+			total.Mixed = cmp.Compare(a, 0)
+		}
 		switch {
 		case a < 0:
 			total.Back -= a

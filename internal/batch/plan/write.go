@@ -61,6 +61,7 @@ type Total struct {
 	Listed bool  // it is among the own limits of the write's takes
 	Level  int64
 	Exact  bool // the change holds only for that level
+	Mixed  int  // the sign of what settles change that both debit and return; 0: there are none
 	expected
 
 	slots *hold.Change // of a limit of slots
@@ -155,6 +156,20 @@ func (w *Write) adds(j *Job) (n int) {
 func (w *Write) clashes(j *Job) bool {
 	for i, name := range j.View.Names {
 		if p := w.total(name); p != nil && !p.Known && p.Params != j.View.Params[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// crosses reports whether a settle that both debits and returns debits what another one in the write returns, or the
+// reverse. The write debits first and returns last, and no order of the two settles may add up to that.
+func (w *Write) crosses(j *Job) bool {
+	if !j.debits() || !j.returns() {
+		return false
+	}
+	for i, a := range j.Amounts {
+		if p := w.total(j.View.Names[i]); p != nil && (a > 0 && p.Mixed < 0 || a < 0 && p.Mixed > 0) {
 			return true
 		}
 	}
