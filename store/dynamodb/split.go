@@ -317,7 +317,7 @@ func (b *bucket) read(ctx context.Context, k int) (*plan.Item, error) {
 
 // stepPause returns how long to wait before a step's write is repeated. The writes that wait for the step compete with
 // it for the shard's capacity, and pause longer from try to try.
-func stepPause(int) time.Duration { return jitter(10 * time.Millisecond) }
+func stepPause(int) time.Duration { return jitter(plan.StepPause) }
 
 // write makes a step's write, and repeats it while that may help. It returns the shard as it then is, and whether the
 // last attempt was applied.

@@ -150,6 +150,9 @@ func (s *State) Count(n Counts) {
 const (
 	maxMissPause = 25 * time.Millisecond
 	maxFailPause = 200 * time.Millisecond
+
+	// StepPause is the longest pause before a write of a split is repeated, see [Freeze].
+	StepPause = 10 * time.Millisecond
 )
 
 // Pause returns the longest pause before the jobs of the last write are written again: other processes do the same, and
