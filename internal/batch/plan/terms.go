@@ -69,6 +69,20 @@ func (p *planner) unissued(j *Job, i int) int64 {
 	return clock.Unissued(-j.Amounts[i], is.Clock(j.Terms.Since), is.Clock(now))
 }
 
+// crosses reports whether a settle that both debits and returns debits what another one in the write returns, or the
+// reverse. The write debits first and returns last, and no order of the two settles may add up to that.
+func (w *Write) crosses(j *Job) bool {
+	if !j.debits() || !j.returns() {
+		return false
+	}
+	for i, a := range j.Amounts {
+		if p := w.total(j.View.Names[i]); p != nil && (a > 0 && p.Mixed < 0 || a < 0 && p.Mixed > 0) {
+			return true
+		}
+	}
+	return false
+}
+
 // settledBy returns the latest epoch of the limits in force for which the write's strict returns hold; false if it has
 // none.
 func (w *Write) settledBy() (epoch uint64, some bool) {

@@ -162,20 +162,6 @@ func (w *Write) clashes(j *Job) bool {
 	return false
 }
 
-// crosses reports whether a settle that both debits and returns debits what another one in the write returns, or the
-// reverse. The write debits first and returns last, and no order of the two settles may add up to that.
-func (w *Write) crosses(j *Job) bool {
-	if !j.debits() || !j.returns() {
-		return false
-	}
-	for i, a := range j.Amounts {
-		if p := w.total(j.View.Names[i]); p != nil && (a > 0 && p.Mixed < 0 || a < 0 && p.Mixed > 0) {
-			return true
-		}
-	}
-	return false
-}
-
 // leaveOut decides, by the last item, which of a take's shadow charges fit and are debited.
 func (w *Write) leaveOut(e *Entry) {
 	e.Amounts, e.Out = slices.Clone(e.Amounts), make([]bool, len(e.Amounts))
