@@ -241,6 +241,46 @@ func burstOf(t *testing.T, l *weir.Limiter, entity, resource string) int64 {
 	return lease.Decision().Statuses[0].Burst
 }
 
+// TestPlanNewerThanItsName checks that a process that reads the changed limits of a plan, but not what names the plan, has
+// an epoch with which another that has everything else newer does not bring the former limits back.
+func TestPlanNewerThanItsName(t *testing.T) {
+	t.Parallel()
+	st, ctx := memory.New(nil), t.Context()
+	open := func() *weir.Limiter {
+		lim, err := weir.New(weir.Config{Store: st, CacheTTL: time.Hour})
+		must(t, err)
+		return lim
+	}
+	lim, other := open(), open()
+	defer func() { must(t, lim.Close()) }()
+	a := admin.New(lim)
+	set := func(plan string, n int64) {
+		must(t, a.Limits.Set(ctx, admin.Scope{Plan: plan, Resource: "x"}, weir.PerDay("rpm", n)))
+	}
+	want := func(l *weir.Limiter, id string, n int64) {
+		t.Helper()
+		if got := burstOf(t, l, id, "x"); got != n {
+			t.Errorf("%s has %d, want %d", id, got, n)
+		}
+	}
+	set("pro", 1001)
+	must(t, a.Entities.Create(ctx, admin.Entity{ID: "a", Plan: "pro"}))
+	must(t, a.Entities.Create(ctx, admin.Entity{ID: "b"}))
+	must(t, a.Limits.Set(ctx, admin.Scope{Resource: "x"}, weir.PerDay("rpm", 1000)))
+	want(lim, "a", 1001)
+	want(lim, "b", 1000)
+	parent, cascade := "a", true
+	_, err := a.Entities.Update(ctx, "b", admin.EntityUpdate{Parent: &parent, Cascade: &cascade})
+	must(t, err)
+	want(lim, "b", 1001) // its limits change, so lim reads again what it and a have
+	set("free", 1002)
+	want(other, "a", 1001) // all of it newer than in lim
+	set("pro", 1003)
+	want(lim, "a", 1003)
+	want(other, "a", 1003)
+	want(lim, "a", 1003)
+}
+
 // TestPlanCosts: what a first decision reads.
 func TestPlanCosts(t *testing.T) {
 	t.Parallel()

@@ -361,8 +361,8 @@ func TestMoveToAndFro(t *testing.T) {
 		consistent := func() {
 			lines := strings.Split(strings.TrimSpace(managers(t, lim)), "\n")
 			for _, line := range lines {
-				limits, by, _ := strings.Cut(line[strings.Index(line, "["):], ": ")
-				if declares[by] != limits {
+				at, by, _ := strings.Cut(line, ": ")
+				if _, limits, _ := strings.Cut(at, "["); declares[by] != "["+limits {
 					t.Errorf("%s", line)
 				}
 			}

@@ -222,7 +222,9 @@ func (r *Resolver) charge(p *Policy, b store.Bucket, cs []candidate) error {
 	t := Target{Bucket: b, read: span{math.MaxUint64, 0}}
 	from := &catalogRecord{}
 	for _, c := range cs {
-		t.read.add(c.epoch) // including scopes without limits: they may have some by now
+		// Including scopes without limits: they may have some by now. A plan's record may be newer than what named it.
+		t.read.add(c.epoch)
+		t.read.max = max(t.read.max, c.catalogRecord.epoch)
 		if c.bad != nil {
 			return c.bad
 		}
