@@ -145,11 +145,9 @@ func runLoad(ctx context.Context, a *kit.Run, q *loadRun) (err error) {
 	r := load.NewReport(p, t)
 	r.Target, r.Started, r.Workers = source.name, started.UTC().Truncate(time.Millisecond), len(q.Workers)
 	if !q.NoSetup {
-		if r.Limits, err = load.Bounds(p, t); err != nil {
-			return err
-		}
+		r.Limits, err = load.Bounds(p, t)
 	}
-	if err := q.write(r); err != nil {
+	if err = errors.Join(err, q.write(r)); err != nil {
 		return err
 	}
 	if err := a.Print(r, func() { Show(a, r.Document()) }); err != nil {
