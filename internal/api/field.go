@@ -257,6 +257,11 @@ var parsers = map[reflect.Type]func(f *Field, to any, text string) error{
 		return err
 	}),
 	reflect.TypeFor[[]weir.Limit](): parser(func(_ *Field, to *[]weir.Limit, text string) error {
+		if several(text) {
+			return &weir.ConfigError{
+				Field: "limit " + strconv.Quote(text), Reason: "is several limits in one: give each on its own",
+			}
+		}
 		l, err := weir.ParseLimit(text)
 		*to = append(*to, l)
 		return err
@@ -304,10 +309,19 @@ func (f *Field) setPair(to *map[string]string, text string) error {
 	return nil
 }
 
+// several reports whether a text is limits that are separated by commas: as one limit, it would have a strange name.
+func several(text string) bool {
+	parts := strings.Split(text, ",")
+	return len(parts) > 1 && !slices.ContainsFunc(parts, func(part string) bool {
+		_, err := weir.ParseLimit(strings.TrimSpace(part))
+		return err != nil
+	})
+}
+
 // likeTokens returns an amount that is near to a text that is none: rpm=5 for rpm:5.
 func likeTokens(text string) string {
 	name, amount, _ := strings.Cut(text, ":")
-	if _, err := strconv.ParseInt(name, 10, 64); err == nil || strings.Trim(name, "=") == "" {
+	if name = strings.Trim(name, "="); name == "" || strings.ContainsRune("-0123456789", rune(name[0])) {
 		name, amount = "rpm", name
 	}
 	if _, err := strconv.ParseInt(amount, 10, 64); err != nil {

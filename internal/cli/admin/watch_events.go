@@ -149,7 +149,7 @@ func plainly(ctx context.Context, err error) error {
 	}
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "dial" {
-		err = fmt.Errorf("%s: %w", op.Addr, op.Err)
+		err = fmt.Errorf("no answer from %s: %w", op.Addr, op.Err)
 	}
 	return kit.WithCode(err, kit.Unavailable)
 }

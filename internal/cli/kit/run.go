@@ -88,6 +88,9 @@ func (a *Run) Prepare(root *cobra.Command) *cobra.Command {
 		if errors.As(err, &usage) {
 			err = usage // what is wrong with the value, without the text that pflag adds
 		}
+		if near := likeFlag(cmd, err); near != "" {
+			return fmt.Errorf("%w: did you mean %s?", err, near)
+		}
 		var unknown *pflag.NotExistError
 		if errors.As(err, &unknown) && unicode.IsDigit(rune(unknown.GetSpecifiedName()[0])) {
 			err = fmt.Errorf("-%s reads as flags: put -- before it", unknown.GetSpecifiedShortnames())
@@ -166,9 +169,15 @@ func (a *Run) Execute(ctx context.Context, root *cobra.Command) int {
 // usage.
 func Group(cmd *cobra.Command, sub ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(sub...)
-	for _, c := range sub {
-		if c.Name() == "show" { // otherwise set is nearest to get
+	for _, c := range cmd.Commands() {
+		switch c.Name() {
+		case "show": // otherwise set is nearest to get
 			c.SuggestFor = []string{"get"}
+		case "get":
+			c.SuggestFor = []string{"show"}
+		}
+		if one, ok := strings.CutSuffix(c.Name(), "y"); ok {
+			c.SuggestFor = append(c.SuggestFor, one+"ies")
 		}
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -176,8 +185,9 @@ func Group(cmd *cobra.Command, sub ...*cobra.Command) *cobra.Command {
 			return nil
 		}
 		err := fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
-		if deep := below(cmd, args[0]); len(deep) == 1 && !cmd.HasParent() {
-			return fmt.Errorf("%w: did you mean %s?", err, deep[0])
+		elsewhere := strings.Join(below(cmd.Root(), args[0]), " or ")
+		if elsewhere != "" && (!cmd.HasParent() || args[0] == "set") { // such as weir limits set
+			return fmt.Errorf("%w: did you mean %s?", err, elsewhere)
 		}
 		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 			return fmt.Errorf("%w: did you mean %s?", err, strings.Join(near, " or "))
@@ -189,12 +199,30 @@ func Group(cmd *cobra.Command, sub ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// likeFlag returns the flag that is meant by an unknown one that is longer or shorter, or that names a format.
+func likeFlag(cmd *cobra.Command, err error) (near string) {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
+		return ""
+	}
+	name := unknown.GetSpecifiedName()
+	if name == "json" || name == "yaml" {
+		return "-o " + name
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && (strings.HasPrefix(f.Name, name) || strings.HasPrefix(name, f.Name)) && near == "" {
+			near = "--" + f.Name
+		}
+	})
+	return near
+}
+
 // below returns the subcommands of a name in the groups of a command, each with its group.
 func below(cmd *cobra.Command, name string) (found []string) {
 	for _, group := range cmd.Commands() {
 		for _, c := range group.Commands() {
 			if c.Name() == name {
-				found = append(found, group.Name()+" "+name)
+				found = append(found, c.CommandPath())
 			}
 		}
 	}
