@@ -35,8 +35,8 @@ type Store interface {
 
 	// Settle gives tokens back, or debits them whether they fit or not. With an ID, it applies at most once across all
 	// processes on the store: it returns [ErrSettled] if it was applied before, and [ErrExpired] once Expires has
-	// passed. A settle whose outcome is unknown must not be repeated without an ID. What it returns may take effect
-	// some time before what it debits, while the call lasts.
+	// passed. A settle whose outcome is unknown must not be repeated without an ID. If other processes write in
+	// between, its charges may take effect one by one, at times while the call lasts.
 	Settle(ctx context.Context, settle Settle) (Outcome, error)
 
 	// Credit adds tokens to a balance, once for each ID, across all processes on the store and for ever: repeated, it

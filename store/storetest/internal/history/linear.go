@@ -120,7 +120,7 @@ func observe(
 			}
 			in := drawCall(r, of, &seen, buckets, legs)
 			if len(clients) > 1 && !e.Harness.Caps.AtomicTake {
-				in.Settle = oneWay(in.Settle)
+				in.Settle = single(in.Settle, r)
 			}
 			in.Since = since
 			earliest := e.Clock.Now()
@@ -179,14 +179,14 @@ func drawCall(r *rand.Rand, of reckon.Order, seen *reckon.Levels, buckets, legs 
 	return reckon.Call{Take: debits}
 }
 
-// oneWay returns a settle's debits without what it debits, if it also returns: what it returns may be judged before, at
-// a time when the limit was full, and where another process writes in between, these are two steps.
-func oneWay(debits []reckon.Debit) []reckon.Debit {
+// single returns a settle's debits with a charge of one limit each. Where other processes write in between, the charges
+// of a settle may take effect one by one: a limit that is full when it is first seen is given nothing back.
+func single(debits []reckon.Debit, r *rand.Rand) []reckon.Debit {
 	for i := range debits {
-		a := &debits[i].Amounts
-		if slices.Min(a[:]) < 0 {
-			for k := range a {
-				a[k] = min(a[k], 0)
+		a, keep := &debits[i].Amounts, r.IntN(reckon.MaxLimits)
+		for k := range a {
+			if k != keep {
+				a[k] = 0
 			}
 		}
 	}
