@@ -290,15 +290,6 @@ func (p *planner) room(j *Job) verdict {
 	return p.refuse(j, w.Now, it)
 }
 
-// judgedAt returns the time of our write that showed the last item; or, if its condition failed, the time of the last
-// write that the item shows, provided that the job had come by then.
-func (p *planner) judgedAt(j *Job) int64 {
-	if at := min(p.s.Last.At, p.w.Now); !p.s.Landed && at >= j.Came {
-		return at
-	}
-	return p.s.Wrote
-}
-
 // crowded reports whether other processes take everything there is, so that this one's writes fail. A take that does
 // not fit beside the takes before it is then refused as if those had been debited. Otherwise all would wait until their
 // time is up.

@@ -50,13 +50,14 @@ func (f *fake) GetMetricData(_ context.Context, in *cloudwatch.GetMetricDataInpu
 	f.asked, f.pages = in, f.pages+1
 	page := len(aws.ToString(in.NextToken))
 	q := in.MetricDataQueries[page]
-	name := *q.MetricStat.Metric.MetricName
+	var name strings.Builder
+	name.WriteString(*q.MetricStat.Metric.MetricName)
 	for _, d := range q.MetricStat.Metric.Dimensions {
 		if *d.Name == "GlobalSecondaryIndexName" {
-			name += "/" + *d.Value
+			name.WriteString("/" + *d.Value)
 		}
 	}
-	out := &cloudwatch.GetMetricDataOutput{MetricDataResults: []cwtypes.MetricDataResult{{Id: q.Id, Values: f.hours[name], StatusCode: f.status}}}
+	out := &cloudwatch.GetMetricDataOutput{MetricDataResults: []cwtypes.MetricDataResult{{Id: q.Id, Values: f.hours[name.String()], StatusCode: f.status}}}
 	if page+1 < len(in.MetricDataQueries) {
 		out.NextToken = aws.String(strings.Repeat("x", page+1))
 	}
