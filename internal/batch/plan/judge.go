@@ -161,15 +161,6 @@ func Judge(s State, w *Write, got Got) (State, []Answer) {
 	return s, answers
 }
 
-// judgedAt returns the time of our write that showed the last item; or, if its condition failed, the time of the last
-// write that the item shows, provided that the job had come by then.
-func (p *planner) judgedAt(j *Job) int64 {
-	if at := min(p.s.Last.At, p.w.Now); !p.s.Landed && at >= j.Came {
-		return at
-	}
-	return p.s.Wrote
-}
-
 // mostAhead is how far the time of a write by another process may be ahead of ours to be followed: the item is then
 // judged at no earlier time. So a process whose clock is ahead begins a window for all.
 const mostAhead = int64(5 * time.Second)

@@ -190,6 +190,15 @@ func (p *planner) forgive(j *Job) verdict {
 	return joins
 }
 
+// judgedAt returns the time of our write that showed the last item; or, if its condition failed, the time of the last
+// write that the item shows, provided that the job had come by then.
+func (p *planner) judgedAt(j *Job) int64 {
+	if at := min(p.s.Last.At, p.w.Now); !p.s.Landed && at >= j.Came {
+		return at
+	}
+	return p.s.Wrote
+}
+
 // phase judges whether a take's limits hold by now if the item has others. If they begin soon, they begin now; with
 // slots, no sooner than clocks differ, since what is held would end too early.
 func (p *planner) phase(j *Job) verdict {
