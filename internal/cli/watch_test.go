@@ -136,7 +136,7 @@ func TestWatchOnce(t *testing.T) {
 		"yaml":         {args: []string{"-o", "yaml"}, code: 2, err: "*not yaml*"},
 		"no resource":  {args: []string{"key-alice"}, code: 2, err: "weir: RESOURCE is missing*"},
 		"no URL":       {args: []string{"--server", "localhost"}, code: 2, err: "*is not a URL*"},
-		"nobody there": {args: []string{"--server", "http://127.0.0.1:1"}, code: 5, err: "weir: 127.0.0.1:1: *"},
+		"nobody there": {args: []string{"--server", "http://127.0.0.1:1"}, code: 5, err: "weir: no answer from 127.0.0.1:1: *"},
 		"no event":     {data: " ", code: 5, err: "weir: the server closed the connection without an event\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

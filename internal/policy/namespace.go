@@ -249,7 +249,7 @@ func (n *Namespace) Prefetch(
 // prefetchRest reads what subjects have on groups and totals and, if there are any, the limits of their plans.
 func (n *Namespace) prefetchRest(ctx context.Context, namespaceID string, of map[subject]bool, planned bool) error {
 	var plans map[string]string
-	from := n.fromStore(ctx)
+	from := n.fromStore(ctx, nil) // for its records
 	if planned {
 		rs, _, err := from.records([]store.Key{record.SystemKey(namespaceID)}) // read before
 		if err == nil && rs[0].plans {

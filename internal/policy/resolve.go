@@ -26,6 +26,7 @@ func (n *Namespace) Resolve(ctx context.Context, entity, resource string, own bo
 		return e.Policy, e.Policy.usable()
 	}
 	now := n.elapsed()
+	owned := n.owning(ctx) // beside what else is read
 	s, err := n.lookUp(ctx, now)
 	if err != nil {
 		return nil, err
@@ -37,10 +38,10 @@ func (n *Namespace) Resolve(ctx context.Context, entity, resource string, own bo
 		n.Hit(e)
 		return e.Policy, e.Policy.usable()
 	}
-	p, err := n.build(s, entity, resource, own, n.fromStore(ctx), nil)
+	p, err := n.build(s, entity, resource, own, n.fromStore(ctx, owned), nil)
 	if err == nil && e != nil && p.behind(e.Policy) {
 		n.records.Expire(p.keys()...)
-		p, err = n.build(s, entity, resource, own, n.fromStore(ctx), nil)
+		p, err = n.build(s, entity, resource, own, n.fromStore(ctx, owned), nil)
 	}
 	if err != nil {
 		return nil, err
@@ -94,11 +95,11 @@ type lookup struct {
 	expected func(namespaceID, resource string) []string
 }
 
-func (n *Namespace) fromStore(ctx context.Context) lookup {
+func (n *Namespace) fromStore(ctx context.Context, owned func() (time.Time, error)) lookup {
 	return lookup{
 		now: n.asOf(),
 		share: func() (Share, time.Time, error) {
-			until, err := n.Owned(ctx)
+			until, err := owned()
 			return n.shareOf(ctx, n.name), until, err
 		},
 		records: func(keys []store.Key) ([]*catalogRecord, time.Time, error) {
@@ -285,15 +286,21 @@ func firstSetting(cs []candidate) (set Setting, ok bool) {
 
 // Owned returns a [*record.CellError] if the store belongs to a cell, and this process does not use the cell's share.
 // The answer is cached like a record, and may be used until the given time. Other errors are those of the store.
-func (r *Resolver) Owned(ctx context.Context) (until time.Time, err error) {
+func (r *Resolver) Owned(ctx context.Context) (until time.Time, err error) { return r.owning(ctx)() }
+
+// owning is Owned in two steps: it begins to read, and the function that it returns waits.
+func (r *Resolver) owning(ctx context.Context) func() (time.Time, error) {
 	if r.shares != nil || r.cfg.Restricted {
-		return time.Time{}, nil
+		return func() (until time.Time, err error) { return until, nil }
 	}
-	rs, until, err := r.records.Get(ctx, []store.Key{record.SharesKey}, r.load)
-	if err == nil {
-		err = rs[0].cell.Err()
+	get := r.records.Begin(ctx, []store.Key{record.SharesKey}, r.load)
+	return func() (time.Time, error) {
+		rs, until, err := get()
+		if err == nil {
+			err = rs[0].cell.Err()
+		}
+		return until, err
 	}
-	return until, err
 }
 
 // shareOf returns the part of a namespace's limits that applies.

@@ -62,17 +62,11 @@ func (p *Policy) usable() error {
 
 // NoShare returns the [ErrNoShare] of a decision.
 func NoShare() error {
-	return &store.Error{
-		Op: "take", Err: ErrNoShare,
-		Hint: "the cell has just joined, or is drained: see weir cell shares",
-	}
+	return &store.Error{Op: "take", Err: ErrNoShare, Hint: "the cell just joined or is drained: see weir cell shares"}
 }
 
 func shareExpired() error {
-	return &store.Error{
-		Op: "take", Err: ErrShareExpired,
-		Hint: "the cell's store does not answer: see the log of weir serve",
-	}
+	return &store.Error{Op: "take", Err: ErrShareExpired, Hint: "no answer from the cell's store: see weir serve's log"}
 }
 
 // Late returns an error if a decision that takes up to within came so late that another cell may already have this

@@ -48,7 +48,7 @@ func (n *Namespace) Trace(ctx context.Context, entity, resource string, own bool
 		return nil, nil, err
 	}
 	var chain []Member
-	p, err := n.build(s, entity, resource, own, n.fromStore(ctx), func(p *Policy, found *member) {
+	p, err := n.build(s, entity, resource, own, n.fromStore(ctx, n.owning(ctx)), func(p *Policy, found *member) {
 		chain = append(chain, traced(n.Resolver, p, found, own || len(chain) > 0))
 	})
 	return p, chain, err

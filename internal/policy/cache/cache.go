@@ -88,6 +88,11 @@ func (e *LateError) Unwrap() error { return e.Err }
 // Get returns the values of keys in order, and the time until which all of them may be used. Missing values are
 // loaded, in one call for all keys that nobody else is loading at the moment.
 func (c *Cache[K, V]) Get(ctx context.Context, keys []K, load Load[K, V]) ([]V, time.Time, error) {
+	return c.Begin(ctx, keys, load)()
+}
+
+// Begin is Get in two steps: it begins to load what is missing, and the function that it returns waits.
+func (c *Cache[K, V]) Begin(ctx context.Context, keys []K, load Load[K, V]) func() ([]V, time.Time, error) {
 	now := time.Now()
 	values := make([]V, len(keys))
 	until := now.Add(c.cfg.TTL + c.cfg.TTL/10) // the longest that any entry may live
@@ -128,19 +133,21 @@ func (c *Cache[K, V]) Get(ctx context.Context, keys []K, load Load[K, V]) ([]V, 
 	case len(mine) > 0:
 		c.fly(ctx, mine, fs, load) // after Close, nothing is left running
 	}
-	for _, f := range waits {
-		select {
-		case <-f.done:
-		case <-ctx.Done():
-			return nil, time.Time{}, &LateError{f.began, ctx.Err()}
+	return func() ([]V, time.Time, error) {
+		for _, f := range waits {
+			select {
+			case <-f.done:
+			case <-ctx.Done():
+				return nil, time.Time{}, &LateError{f.began, ctx.Err()}
+			}
+			if f.err != nil {
+				return nil, time.Time{}, f.err
+			}
+			values[f.of] = f.entry.value
+			until = earlier(until, f.entry.expires)
 		}
-		if f.err != nil {
-			return nil, time.Time{}, f.err
-		}
-		values[f.of] = f.entry.value
-		until = earlier(until, f.entry.expires)
+		return values, until, nil
 	}
-	return values, until, nil
 }
 
 // join returns the flight that loads a key, and whether the caller has to begin it, with done. The cache is locked.

@@ -32,6 +32,7 @@ func lost(tree fs.FS, text string, goFiles map[string]bool) (found []string) {
 			if !goFiles[name] {
 				found = append(found, m[1])
 			}
+		case top == ".bin": // built
 		case deep && has(top) && !strings.Contains(name, "NAME") && !has(name):
 			found = append(found, m[1])
 		}
