@@ -57,7 +57,7 @@ test('signing in, and out', () => visit(browser, server.url, async (page) => {
   await page.getByRole('button', { name: 'Edit limits of gpt-4', exact: true }).click();
   await page.getByRole('dialog').getByLabel('Tokens').first().fill('700');
   await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
-  await page.getByText('Saved: limits for everybody on gpt-4.').waitFor();
+  await page.getByText('Saved: limits of resource gpt-4.').waitFor();
   await page.getByRole('link', { name: 'Overview', exact: true }).click();
   await page.locator('.live[data-state=live]').waitFor();
 

@@ -92,7 +92,7 @@ test('a limit that is edited is enforced', () => visit(browser, server.url, asyn
   await dialog.getByLabel('Tokens').fill('2');
   await dialog.getByLabel('per', { exact: true }).fill('h');
   await dialog.getByRole('button', { name: 'Save' }).click();
-  await page.getByText('Saved: limits for key-edit on gpt-4.').waitFor();
+  await page.getByText('Saved: limits of key-edit on gpt-4.').waitFor();
   await page.getByRole('meter', { name: 'rpm of key-edit on gpt-4' }).waitFor();
   const acquire = (/** @type {number} */ status) => ask('POST', '/v1/acquire', { entity: 'key-edit', resource: 'gpt-4', tokens: { rpm: 1 } }, status);
   await acquire(200);
@@ -126,7 +126,7 @@ test('of two who edit the same limits, the second is told', () => visit(browser,
   assert.equal(await dialog.getByLabel('Tokens').inputValue(), '77');
   await dialog.getByLabel('Tokens').fill('20');
   await dialog.getByRole('button', { name: 'Save' }).click();
-  await page.getByText('Saved: limits for everybody on shared.').waitFor();
+  await page.getByText('Saved: limits of resource shared.').waitFor();
 }));
 
 test('a search finds what is not loaded', () => visit(browser, server.url, async (page) => {
@@ -326,12 +326,12 @@ test('what is answered in an outage', () => visit(browser, server.url, async (pa
   assert.equal(await page.getByRole('row', { name: 'search' }).getByRole('button', { name: 'Remove' }).count(), 0);
 
   await go(page, 'entity?id=key-dan&resource=login&ns=tenant-beta');
-  await page.getByText('requests are denied. Set at: Resource.').waitFor();
+  await page.getByText('requests are denied. Set at: resource.').waitFor();
   await choose('Settings of this entity', 'local', '');
-  await page.getByText('requests are limited to local shares. Set at: Entity default.').waitFor();
+  await page.getByText('requests are limited to local shares. Set at: entity default.').waitFor();
   await page.locator('.steps').getByText('if the store fails: limited to local shares').first().waitFor();
-  await choose('Settings on all other resources', 'default');
-  await page.getByText('requests are denied. Set at: Resource.').waitFor();
+  await choose('Settings of the default', 'default');
+  await page.getByText('requests are denied. Set at: resource.').waitFor();
   await ask('GET', '/v1/limits?entity=key-dan&namespace=tenant-beta', undefined, 404);
 
   await go(page, 'limits?ns=tenant-beta');
@@ -347,8 +347,8 @@ test('manifests: history, drift and rollback', () => visit(browser, server.url, 
   };
   await apply(10);
   await apply(20);
-  await go(page, 'manifests?ns=tenant-gamma');
-  await page.getByRole('link', { name: 'default', exact: true }).click();
+  await go(page, 'limits?ns=tenant-gamma');
+  await page.getByRole('row', { name: 'gpt-4' }).getByRole('link', { name: 'managed by manifest default', exact: true }).click();
   await page.getByText('No drift').waitFor();
   await page.locator('pre').getByText('capacity: 20').waitFor();
   await ask('PUT', '/v1/limits?resource=gpt-4&namespace=tenant-gamma', { limits: ['rpm:99/min'] });

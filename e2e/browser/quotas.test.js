@@ -95,8 +95,8 @@ test('limits that begin and end', () => visit(browser, server.url, async (page) 
   const grid = page.getByRole('table', { name: 'What is left of each limit' });
   await grid.getByText('key-boost').waitFor();
   assert.deepEqual((await grid.locator('.bounded').allTextContents()).map((t) => t.replaceAll('\u00a0', ' ')), [
-    `until 3 Feb ${year} 18:00 Berlin, then rpm 2 / min resource`, `from 2 Jan ${year} 00:00 UTC usd 7 / day@UTC own`,
-    `until 3 Feb ${year} 18:00 Berlin, then rpm 2 / min resource`, `until 3 Feb ${year} 18:00 Berlin, then usd 50 / month@UTCcredits balance own`,
+    `until 3 Feb ${year} 18:00 Berlin, then rpm 2 / min resource`, `from 2 Jan ${year} 00:00 UTC usd 7 / day@UTC entity`,
+    `until 3 Feb ${year} 18:00 Berlin, then rpm 2 / min resource`, `until 3 Feb ${year} 18:00 Berlin, then usd 50 / month@UTCcredits balance entity`,
   ]);
   await go(page, 'entity?id=team-boost');
   await page.getByRole('button', { name: 'Remove limits on the total' }).click();
@@ -127,18 +127,41 @@ test('the grid of entities and what they are charged for', () => visit(browser, 
   const [key, team] = await Promise.all(rows);
   assert.deepEqual([key[0], team[0]], ['key-dora', 'team-blue']);
   assert.match(key[1], /^rpm 600 \/ min ….* plantpm 500K \/ min …/);
-  assert.match(key[2], /^tpd 1M \/ day@UTC …, resets in .*00:00 UTC.* for each entity$/);
+  assert.match(key[2], /^tpd 1M \/ day@UTC …, resets in .*00:00 UTC.* group$/);
   assert.equal(key[3], 'no limits');
   assert.match(team[1], /^rpm 60 \/ min ….* resourcetpm 50K \/ min, burst 75K …/);
-  assert.match(team[3], /^usd 5,000 \/ month@Europe\/Berlin …, resets in .*00:00 Berlin.* owncredits balance 0 left.*$/);
+  assert.match(team[3], /^usd 5,000 \/ month@Europe\/Berlin …, resets in .*00:00 Berlin.* entitycredits balance 0 left.*$/);
   const levels = page.getByRole('list', { name: 'On the total' });
   assert.equal(await levels.count(), 2);
-  await levels.last().getByText('Entity · applies').waitFor();
+  await levels.last().getByText('entity · applies').waitFor();
 
-  await page.getByLabel('What would happen').fill('credits=1');
-  await page.getByRole('button', { name: 'Explain' }).click();
+  const amounts = page.getByRole('group', { name: 'What would happen to a request for' });
+  assert.deepEqual(await amounts.getByRole('textbox').evaluateAll((all) => all.map((el) => el.labels[0].textContent)), ['rpm', 'tpm', 'tpd', 'usd', 'credits']);
+  const explain = page.getByRole('button', { name: 'Explain' }), rpm = amounts.getByLabel('rpm');
+  await rpm.fill('many');
+  await explain.click();
+  await amounts.getByText('must be a whole number, such as 500, 50K or 1.5M').waitFor();
+  assert.equal(await rpm.getAttribute('aria-invalid'), 'true');
+  await rpm.fill('0');
+  await amounts.getByLabel('tpm').fill('1K');
+  await explain.click();
+  await page.getByText('It would be admitted.').waitFor();
+  assert.equal(await amounts.locator('.field-error').allTextContents().then((all) => all.join('')), '');
+  await amounts.getByLabel('credits').fill('1');
+  await explain.click();
   await page.getByText('It would be refused until a balance is topped up.').waitFor();
   await grid.locator('li', { hasText: 'credits' }).getByText('refuses').waitFor();
+
+  // The fields follow the limits that apply; what was entered stays.
+  await ask('PUT', '/v1/limits?entity=key-dora&resource=gpt-4o', { limits: ['ipm:5/min', 'rpm:600/min'] });
+  await ask('PUT', '/v1/limits?resource=gpt-4o', { limits: ['rpm:60/min'] });
+  await rpm.fill('2');
+  await explain.click();
+  await amounts.locator('.field', { hasText: 'tpm' }).locator('.field-error:not(:empty)').waitFor();
+  await amounts.getByLabel('tpm').fill('');
+  await explain.click();
+  await amounts.getByLabel('ipm').waitFor();
+  assert.deepEqual(await amounts.getByRole('textbox').evaluateAll((all) => all.map((el) => `${el.labels[0].textContent}=${el.value}`)), ['ipm=', 'rpm=2', 'tpd=', 'usd=', 'credits=1']);
 }));
 
 test('limits on a group and in total', () => visit(browser, server.url, async (page) => {
@@ -159,13 +182,13 @@ test('limits on a group and in total', () => visit(browser, server.url, async (p
   await dialog.getByLabel('Name', { exact: true }).last().fill('credits');
   await dialog.getByLabel('per', { exact: true }).last().fill('balance');
   await dialog.getByRole('button', { name: 'Save' }).click();
-  await page.getByText('Saved: limits for team-new on the total.').waitFor();
+  await page.getByText('Saved: limits of team-new on the total.').waitFor();
   await add('group', 'tpd', '2M', 'day@UTC');
   await dialog.getByRole('button', { name: 'Save' }).click();
   await dialog.getByText('must not be empty').waitFor();
   await dialog.getByLabel('Resource or group').fill('openai');
   await dialog.getByRole('button', { name: 'Save' }).click();
-  await page.getByText('Saved: limits for team-new on group openai.').waitFor();
+  await page.getByText('Saved: limits of team-new on group openai.').waitFor();
   const held = (await ask('GET', '/v1/limits/list?entity=team-new')).items;
   assert.deepEqual(held.map((/** @type {any} */ s) => [s.resource, ...s.limits.map((/** @type {any} */ l) => `${l.name} ${l.amount ?? ''} ${l.period}`)]),
     [['_group_openai', 'tpd 2000000 day@UTC'], ['_total_', 'usd 5000 month@Europe/Berlin', 'credits  balance']]);
@@ -192,7 +215,7 @@ test('a form keeps what it does not show', () => visit(browser, server.url, asyn
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('Tokens').fill('20');
   await dialog.getByRole('button', { name: 'Save' }).click();
-  await page.getByText('Saved: limits for everybody on debts.').waitFor();
+  await page.getByText('Saved: limits of resource debts.').waitFor();
   const [l] = (await ask('GET', '/v1/limits?resource=debts')).limits;
   assert.deepEqual([l.amount, l.max_debt, l.returns], [20, 7, 'strict']);
 }));
@@ -217,7 +240,7 @@ test('plans', () => visit(browser, server.url, async (page) => {
   await dialog.getByLabel('Plan', { exact: true }).fill('gold');
   await dialog.getByRole('button', { name: 'Save' }).click();
   await page.locator('.live-levels').getByText('6,000 of 6,000').waitFor();
-  await page.locator('.chain').getByText('Plan default · applies').waitFor();
+  await page.locator('.chain').getByText('plan default · applies').waitFor();
   await page.getByRole('link', { name: 'plan gold' }).first().click();
   await page.getByRole('heading', { name: 'gold', level: 1 }).waitFor();
   await page.getByRole('link', { name: 'key-plan' }).waitFor();
@@ -287,7 +310,7 @@ test('slots', () => visit(browser, server.url, async (page) => {
   assert.equal(await dialog.getByLabel('per').first().inputValue(), 'slots/45s');
   await dialog.getByLabel('Tokens').first().fill('10');
   await dialog.getByRole('button', { name: 'Save' }).click();
-  await page.getByText('Saved: limits for key-slots on video.').waitFor();
+  await page.getByText('Saved: limits of key-slots on video.').waitFor();
   await page.locator('.live-levels .level-text', { hasText: '4 of 10 held' }).waitFor();
   const saved = await ask('GET', '/v1/limits?entity=key-slots&resource=video');
   assert.deepEqual(saved.limits.find((/** @type {any} */ l) => l.name === 'parallel'), { name: 'parallel', slots: 10, heal: '45s' });

@@ -75,7 +75,7 @@ export function field(label, name, props = {}, hint) {
 let fields = 0;
 
 /** @param {HTMLFormElement} form */
-function clear(form) {
+export function clear(form) {
   for (const el of form.querySelectorAll('[aria-invalid]')) el.removeAttribute('aria-invalid');
   for (const el of form.querySelectorAll('.field-error')) swap(el);
 }
@@ -86,7 +86,7 @@ function clear(form) {
  * @param {Element} rest
  * @param {unknown} err
  */
-function show(form, rest, err) {
+export function show(form, rest, err) {
   const problem = err instanceof Problem ? err : null;
   const input = problem?.field ? inputOf(form, problem.field) : null;
   const place = input && document.getElementById(`${input.id}-error`);

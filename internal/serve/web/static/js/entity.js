@@ -43,7 +43,7 @@ export async function page(root, { params, signal, reload }) {
       ? [livePanel({ id, resource }, signal, {
         edit: () => editLimits({ entity: id, resource }, limitsHere, reload), edits: limitsHere ? 'Edit limits' : 'Set limits', reset: () => resetBucket({ entity: id, resource }, reload), reload,
       }), explainPanel({ id, resource }, signal)]
-      : panel('Levels', { wide: true }, empty('No resource has limits yet', h('a', { href: link('limits') }, 'Set limits'), ' for everybody or for this entity.')),
+      : panel('Levels', { wide: true }, empty('No resource has limits yet', h('a', { href: link('limits') }, 'Set limits'), ' of a resource, the system or this entity.')),
     balancesPanel(balances?.items ?? [], reload),
     usagePanel({ entity: id }, signal),
     ownLimits({ entity: id }, own.items, reload),
@@ -111,7 +111,7 @@ function children(id, signal) {
 function remove(record) {
   confirmed({
     title: `Delete ${record.id}?`, action: 'Delete', danger: true,
-    body: h('div', null, h('p', null, 'This deletes its record and its own limits. What it has spent stays spent. After that, the limits for everybody apply to its requests.'),
+    body: h('div', null, h('p', null, 'This deletes its record and its own limits. What it has spent stays spent. After that, the limits of the resource or the system apply to its requests.'),
       h('label', { class: 'check' }, h('input', { type: 'checkbox', name: 'children' }), 'Also delete its children')),
     run: async (inputs) => {
       await ask('DELETE', `/v1/entities/${segment(record.id)}`, { params: { children: inputs.children.checked || undefined } });

@@ -1,15 +1,12 @@
 // Why these limits apply, and how a request would be decided: /v1/explain.
 
 import { get, Problem } from './api.js';
-import { field } from './dialog.js';
+import { clear, field, show } from './dialog.js';
 import { h, swap } from './dom.js';
-import { at, count, limitText, percent, resets, seconds, slotsOf } from './format.js';
-import { sourceName } from './levels.js';
+import { at, count, limitText, parseCount, percent, resets, seconds, slotsOf } from './format.js';
+import { sourceName, sources } from './levels.js';
 import { chip, code, empty, entityLink, limitList, managedBy, panel, planLink, resourceName, table, trouble } from './parts.js';
 import { unavailable, unavailableChip } from './unavailable.js';
-
-const levels = /** @type {Record<string, string>} */ ({ request: 'Request', entity: 'Entity on this resource', 'entity-default': 'Entity default', plan: 'Plan on this resource', 'plan-default': 'Plan default', resource: 'Resource', system: 'System' });
-const onAggregate = /** @type {Record<string, string>} */ ({ entity: 'Entity', plan: 'Plan', resource: 'For each entity' });
 
 /**
  * @param {{id: string, resource: string}} what
@@ -17,19 +14,43 @@ const onAggregate = /** @type {Record<string, string>} */ ({ entity: 'Entity', p
  */
 export function explainPanel({ id, resource }, signal) {
   const result = h('div', null, h('p', { class: 'loading' }, 'Loading …'));
-  const form = h('form', { class: 'what-if', on: { submit: (/** @type {Event} */ e) => (e.preventDefault(), load()) } },
-    field('What would happen to a request for', 'tokens', { placeholder: 'rpm=1, tpm=500', autocomplete: 'off', spellcheck: 'false' }),
-    h('button', { type: 'submit' }, 'Explain'));
-  const error = form.querySelector('.field-error');
+  const error = h('div', { class: 'error', role: 'alert' }), amounts = h('div', { class: 'amounts' });
+  const form = h('form', { class: 'explain', hidden: true, novalidate: true, on: { submit: (/** @type {Event} */ e) => (e.preventDefault(), load()) } },
+    h('fieldset', { class: 'what-if' }, h('legend', null, 'What would happen to a request for'), amounts, h('button', { type: 'submit' }, 'Explain')), error);
+
+  /** @returns {HTMLInputElement[]} */
+  const inputs = () => [...amounts.querySelectorAll('input')];
+  const shown = (/** @type {HTMLInputElement} */ input) => input.name.slice('tokens.'.length);
+
+  /** Offers an amount of each limit that applies. What was entered stays. @param {any} x */
+  function offer(x) {
+    const names = [...new Set(x.chain.flatMap((/** @type {any} */ n) => n.limits.map((/** @type {any} */ l) => l.limit)))];
+    form.hidden = names.length === 0;
+    if (JSON.stringify(names) === JSON.stringify(inputs().map(shown))) return;
+    const had = new Map(inputs().map((input) => [shown(input), input.value]));
+    swap(amounts, ...names.map((name) => field(name, `tokens.${name}`, { value: had.get(name) ?? '', placeholder: '0', autocomplete: 'off' })));
+  }
+
+  function entered() {
+    return inputs().filter((input) => input.value.trim()).map((input) => {
+      const n = parseCount(input.value);
+      if (Number.isNaN(n)) throw new Problem(400, { detail: 'must be a whole number, such as 500, 50K or 1.5M', field: input.name });
+      return `${shown(input)}=${n}`;
+    }).join();
+  }
 
   async function load() {
+    clear(form);
     swap(error);
-    const tokens = form.elements.tokens.value.replace(/\s+/g, '');
+    let tokens = '';
     try {
-      swap(result, ...explanation(await get('/v1/explain', { entity: id, resource, tokens }, signal), id, tokens));
+      tokens = entered();
+      const x = await get('/v1/explain', { entity: id, resource, tokens }, signal);
+      offer(x);
+      swap(result, ...explanation(x, id, tokens));
     } catch (err) {
       if (signal.aborted) return;
-      if (err instanceof Problem && err.status === 400 && tokens) swap(error, err.message);
+      if (err instanceof Problem && err.status === 400 && inputs().length) show(form, error, err);
       else swap(result, err instanceof Problem && err.absent ? empty('This server cannot explain decisions', 'It is older than this page.') : trouble(err, load));
     }
   }
@@ -53,15 +74,14 @@ function explanation(x, id, tokens) {
       h('h3', null, n.entity === id ? code(n.entity) : entityLink(n.entity), ' ', !n.exists && chip('no record'), ' ', planLink(n.plan), ' ', managedBy(n.manifest ? { manifest: n.manifest } : undefined)),
       [...Map.groupBy([...n.levels, ...(n.groups ?? [])], (l) => l.resource ?? '')].map(([on, list]) => h('ul', { class: 'steps', 'aria-label': on ? `On ${resourceName(on)}` : null },
         on && h('li', { class: 'of', 'aria-hidden': 'true' }, `On ${resourceName(on)}:`), list.map(step)))))),
-    h('p', { class: 'foot' }, x.on_unavailable && `If the store does not answer, requests are ${unavailable(x.on_unavailable.value)}. Set at: ${levels[x.on_unavailable.from] ?? 'the server’s configuration'}.`),
+    h('p', { class: 'foot' }, x.on_unavailable && `If the store does not answer, requests are ${unavailable(x.on_unavailable.value)}. Set at: ${sources[x.on_unavailable.from] ?? 'the server’s configuration'}.`),
   ];
 }
 
 /** @param {any} l */
 function step(l) {
-  const of = l.resource === undefined ? levels : onAggregate;
   return h('li', { class: l.applies ? 'applies' : l.set ? 'set' : '' },
-    h('span', null, of[l.source] ?? l.source), ' ', h('span', { class: 'dim' }, l.applies ? '· applies' : l.set ? '· not reached' : '· none'), ' ', unavailableChip(l.on_unavailable));
+    h('span', null, sourceName(l)), ' ', h('span', { class: 'dim' }, l.applies ? '· applies' : l.set ? '· not reached' : '· none'), ' ', unavailableChip(l.on_unavailable));
 }
 
 /**

@@ -4,18 +4,19 @@ import { get, Problem } from './api.js';
 import { topUpButton } from './balances.js';
 import { h, say, swap } from './dom.js';
 import { hms, limitText } from './format.js';
-import { adminButton, aggregate, chip, empty, entityLink, level, panel, resourceName, trouble } from './parts.js';
+import { adminButton, aggregate, chip, empty, entityLink, level, panel, resourceName, totalResource, trouble } from './parts.js';
 import { follow, pause } from './stream.js';
 
-/** Short names of the levels that limits come from. */
-const sources = /** @type {Record<string, string>} */ ({ request: 'request', entity: 'own', 'entity-default': 'own default', plan: 'plan', 'plan-default': 'plan default', resource: 'resource', system: 'system' });
+/** The names of the levels that limits come from. */
+export const sources = /** @type {Record<string, string>} */ ({ request: 'request', entity: 'entity', 'entity-default': 'entity default', plan: 'plan', 'plan-default': 'plan default', resource: 'resource', system: 'system' });
 
 /**
- * Returns the short name of the level that a limit comes from.
+ * Returns the name of the level that a limit comes from.
  * @param {{resource?: string, source?: string}} l
  */
 export function sourceName(l) {
-  return l.source === 'resource' && aggregate(l.resource ?? '') ? 'for each entity' : (sources[l.source ?? ''] ?? l.source);
+  if (l.source === 'resource' && aggregate(l.resource ?? '')) return l.resource === totalResource ? 'total' : 'group';
+  return sources[l.source ?? ''] ?? l.source;
 }
 
 /**

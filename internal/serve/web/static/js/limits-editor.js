@@ -9,11 +9,11 @@ import { aggregate, groupResource, resourceName, totalResource } from './parts.j
 /** @typedef {{entity?: string, plan?: string, resource?: string}} Scope */
 /** @typedef {{limits: import('./parts.js').Limit[], bounded?: import('./parts.js').Bounded[], managed?: {manifest: string}, etag: string}} Held */
 
-/** @param {Scope} s */
-export function scopeName(s) {
-  const who = s.entity ?? (s.plan && `plan ${s.plan}`);
-  if (!who && !s.resource) return 'everybody, everywhere';
-  return `${who ?? 'everybody'} on ${s.resource ? resourceName(s.resource) : 'all other resources'}`;
+/** @param {Scope} scope */
+export function scopeName({ entity, plan, resource }) {
+  const who = entity ?? (plan && `plan ${plan}`);
+  if (who) return resource ? `${who} on ${resourceName(resource)}` : `${who} (default)`;
+  return !resource ? 'the system' : aggregate(resource) ? resourceName(resource) : `resource ${resource}`;
 }
 
 const zone = new Intl.DateTimeFormat().resolvedOptions().timeZone || 'UTC';
@@ -67,7 +67,7 @@ export function editLimits(scope, held, then, { pick } = {}) {
   for (const limit of held?.limits.length ? held.limits : [{}]) add(limit);
   const owner = scope.entity ?? scope.plan;
   confirmed({
-    title: pick ? `New limits for ${owner ?? `a ${pick}`}` : `Limits for ${scopeName(scope)}`,
+    title: pick ? `New limits for ${owner ?? `a ${pick}`}` : `Limits of ${scopeName(scope)}`,
     body: h('div', null,
       held?.managed && h('p', { class: 'warning' }, `Manifest ${held.managed.manifest} declares these limits. Applying it again will undo changes made here.`),
       pick === 'resource' ? pickResource(owner) : pick && field(pick === 'plan' ? 'Plan' : 'Entity', pick, { autocomplete: 'off', spellcheck: 'false' }),
@@ -79,7 +79,7 @@ export function editLimits(scope, held, then, { pick } = {}) {
       const target = !pick ? scope : { ...scope, [pick]: on === 'total' ? totalResource : on === 'group' ? groupResource(picked) : picked };
       const limits = limitsOf(rows);
       await change('PUT', target, held, then, { limits }, pick);
-      announce(`Saved: limits for ${scopeName(target)}.`);
+      announce(`Saved: limits of ${scopeName(target)}.`);
       then();
     },
   });
@@ -91,7 +91,7 @@ export function editLimits(scope, held, then, { pick } = {}) {
  */
 function pickResource(owner) {
   const kinds = { resource: 'one resource', group: 'a group of resources, together', total: 'all resources, together' };
-  const name = field('Resource or group', 'resource', { autocomplete: 'off', spellcheck: 'false' }, owner && 'Empty: each resource without limits of its own');
+  const name = field('Resource or group', 'resource', { autocomplete: 'off', spellcheck: 'false' }, owner && 'Empty: the default, for each resource without limits of its own');
   const change = (/** @type {any} */ e) => (name.hidden = e.target.value === 'total');
   return [field('On', 'on', { kind: 'select', on: { change }, kids: Object.entries(kinds).map(([value, text]) => h('option', { value }, text)) }), name];
 }
@@ -151,17 +151,17 @@ function limitsOf(rows) {
 export function removeLimits(scope, held, then) {
   const next = aggregate(scope.resource ?? '') ? `Requests are still charged to other limits on ${resourceName(scope.resource ?? '')} that apply to them.`
     : scope.plan ? 'The next level with limits applies instead.'
-    : scope.entity && scope.resource ? 'The default limits of the entity apply instead, or else those of its plan, the resource or the system.'
+    : scope.entity && scope.resource ? 'The entity default applies instead, or else the limits of its plan, the resource or the system.'
     : scope.entity ? 'The limits of its plan, the resource or the system apply instead.' : scope.resource ? 'The limits of the system apply instead.' : 'Nothing replaces them.';
   const body = h('div', null);
   swap(body, h('p', null, `${next} If no limits apply to a request, it fails with an error.`),
     held.bounded && h('p', { class: 'warning' }, 'The limits that begin or end are removed, too.'),
     held.managed && h('p', { class: 'warning' }, `Manifest ${held.managed.manifest} declares these limits. Applying it again will restore them.`));
   confirmed({
-    title: `Remove the limits for ${scopeName(scope)}?`, body, action: 'Remove', danger: true,
+    title: `Remove the limits of ${scopeName(scope)}?`, body, action: 'Remove', danger: true,
     run: async () => {
       await change('DELETE', scope, held, then);
-      announce(`Removed: limits for ${scopeName(scope)}.`);
+      announce(`Removed: limits of ${scopeName(scope)}.`);
       then();
     },
   });

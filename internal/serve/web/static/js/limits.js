@@ -1,8 +1,9 @@
-// The limits for everybody, of the system, resources, groups and plans, and the entities with limits of their own.
+// The limits of the system, resources, groups and plans, and the entities with limits of their own.
 
 import { ask, find, get, Problem, segment } from './api.js';
 import { confirmed, field } from './dialog.js';
 import { announce, h } from './dom.js';
+import { sourceName } from './levels.js';
 import { editLimits, removeLimits } from './limits-editor.js';
 import { adminButton, aggregate, chip, empty, entityLink, groupResource, head, managedBy, pages, panel, resourceCode, resourceName, scopeLimits, table, totalResource } from './parts.js';
 import { go, link } from './route.js';
@@ -24,19 +25,19 @@ async function ofAll(root, { signal, reload }) {
         [scopeLimits(s), unavailableChip(s.on_unavailable)], actions({ resource: s.resource }, s, reload, `of ${resourceName(s.resource)}`)]))
       : empty('No resource has limits', 'The limits of a resource apply to every entity without limits of its own.')),
     pages((after) => get('/v1/plans', { after, max: 100 }, signal), (items) => items.length
-      ? table('Plans', ['Plan', 'Limits on all other resources'], items.map((s) => [[h('a', { class: 'id', href: link('limits', { plan: s.plan }) }, s.plan), ' ', managedBy(s.managed)], [s.limits.length ? scopeLimits(s) : h('span', { class: 'dim' }, 'none'), unavailableChip(s.on_unavailable)]]))
+      ? table('Plans', ['Plan', 'Plan default'], items.map((s) => [[h('a', { class: 'id', href: link('limits', { plan: s.plan }) }, s.plan), ' ', managedBy(s.managed)], [s.limits.length ? scopeLimits(s) : h('span', { class: 'dim' }, 'none'), unavailableChip(s.on_unavailable)]]))
       : empty('No plans', 'A plan has limits for the entities that name it.')),
   ]);
   const has = Boolean(system?.limits?.length || system?.bounded);
   const mode = system?.on_unavailable;
   const near = system?.near_limit ? system.near_limit.join(', ') || 'none' : '';
   root.append(
-    head('Limits', { lead: 'The first level with limits applies: entity on the resource, entity, plan on the resource, plan, resource, system. Limits on a group of resources, and in total, apply beside these.' }),
-    panel('System', {
+    head('Limits', { lead: 'The first level with limits applies: entity, entity default, plan, plan default, resource, system. A default is for each resource without limits of its own. The limits of a group and of the total apply beside these.' }),
+    panel('Limits of the system', {
       note: 'Used if neither the entity, its plan nor the resource has limits',
       tools: [adminButton(has ? 'Edit' : 'Set limits', () => editLimits({}, system, reload), { about: 'of the system' }),
         has && adminButton('Remove', () => removeLimits({}, system, reload), { look: 'quiet', about: 'limits of the system' })],
-    }, has ? h('div', { class: 'inset' }, h('div', null, scopeLimits(system)), managedBy(system.managed)) : empty('No system limits', 'A request without limits at any level is not admitted: it fails with an error.'),
+    }, has ? h('div', { class: 'inset' }, h('div', null, scopeLimits(system)), managedBy(system.managed)) : empty('The system has no limits', 'A request without limits at any level is not admitted: it fails with an error.'),
     h('p', { class: 'foot' }, 'When the store does not answer, requests are ', mode ? chip(unavailable(mode), mode === 'deny' ? '' : 'shadow') : 'decided by the server’s configuration', ', unless the resource or entity says otherwise. ',
       near === 'none' ? 'No events are sent as limits are used up. ' : `Events are sent at ${near || '80, 95, 100'}% of a limit${near ? '' : ', 50, 80, 100% of a quota'}. `,
       adminButton('Change', () => editMode(mode, near, reload), { look: 'inline', about: 'the settings of this namespace' }))),
@@ -60,7 +61,7 @@ export function ownLimits(owner, items, reload) {
   const own = owner.plan ? 'of this plan' : 'of this entity';
   return panel(owner.plan ? 'Limits' : 'Own limits', { tools: [settingsButton(owner, null, reload, { pick: 'resource', about: own }), adminButton('Add', () => editLimits(owner, null, reload, { pick: 'resource' }), { about: `limits ${own}` })] },
   items.length ? table('Limits', ['Resource', 'Limits', { title: 'Actions', hide: true, num: true }], items.map((s) => [
-    [s.resource ? resourceCode(s.resource) : h('i', null, 'all others'), ' ', managedBy(s.managed)], [scopeLimits(s), unavailableChip(s.on_unavailable)], actions({ ...owner, resource: s.resource }, s, reload, `on ${s.resource ? resourceName(s.resource) : 'all other resources'}`)]))
+    [s.resource ? resourceCode(s.resource) : h('i', null, 'default'), ' ', managedBy(s.managed)], [scopeLimits(s), unavailableChip(s.on_unavailable)], actions({ ...owner, resource: s.resource }, s, reload, s.resource ? `on ${resourceName(s.resource)}` : 'of the default')]))
     : empty('No limits of its own', 'The next level with limits applies.'));
 }
 
@@ -90,22 +91,22 @@ function editMode(mode, near, reload) {
  * @param {string} resource
  */
 async function ofResource(root, { signal, reload }, resource) {
-  const among = aggregate(resource), of = resourceName(resource);
+  const among = aggregate(resource), of = resourceName(resource), level = sourceName({ source: 'resource', resource });
   const [own, list, members] = await Promise.all([
     find('/v1/limits', { resource }, signal),
     pages((after) => get('/v1/limits/list', { resource, after, max: 100 }, signal), (items) => items.length
       ? table('Entities with limits of their own', ['Entity', 'Limits', { title: 'Actions', hide: true, num: true }], items.map((s) => [
         [entityLink(s.entity), ' ', managedBy(s.managed)], [scopeLimits(s), unavailableChip(s.on_unavailable)], actions({ entity: s.entity, resource }, s, reload, `of ${s.entity}`)]))
-      : empty('No entity has limits of its own here', among ? 'The limits of its plan, or those for each entity, apply.' : 'The entities’ own defaults apply, or else the limits of their plans or the resource.')),
+      : empty('No entity has limits of its own here', among ? `The limits of the plan apply, or else those of the ${level}.` : 'The entity default applies, or else the limits of the plan, the resource or the system.')),
     among && resource !== totalResource ? get('/v1/resources', { max: 1000 }, signal).then((p) => p.items.filter((/** @type {any} */ s) => s.group && groupResource(s.group) === resource)) : [],
   ]);
   const has = Boolean(own?.limits?.length || own?.bounded);
   root.append(
-    head(of, { path: path(among ? 'shared limits' : 'resource'), lead: own?.group && ['Its requests are also charged to ', resourceLink(groupResource(own.group))], tools: h('a', { class: 'button', href: link('buckets', { resource }) }, 'Buckets') }),
-    panel(among ? 'For each entity' : 'For everybody', {
-      note: members.length > 0 && ['Requests on these resources are charged: ', members.map((/** @type {any} */ s, /** @type {number} */ i) => [i > 0 && ', ', resourceLink(s.resource)])],
+    head(of, { path: path(level ?? ''), lead: own?.group && ['Its requests are also charged to ', resourceLink(groupResource(own.group))], tools: h('a', { class: 'button', href: link('buckets', { resource }) }, 'Buckets') }),
+    panel(`Limits of the ${level}`, {
+      note: ['Used for each entity by itself, if neither it nor its plan has limits. ', members.length > 0 && 'Requests on these resources are charged: ', members.map((/** @type {any} */ s, /** @type {number} */ i) => [i > 0 && ', ', resourceLink(s.resource)])],
       tools: [adminButton(has ? 'Edit' : 'Set limits', () => editLimits({ resource }, own, reload)), settingsButton({ resource }, own, reload, { about: `of ${of}` }), has && adminButton('Remove', () => removeLimits({ resource }, own, reload), { look: 'quiet' })],
-    }, has ? h('div', { class: 'inset' }, h('div', null, scopeLimits(own)), managedBy(own.managed)) : among ? empty('No limits for each entity', 'Only the limits of entities and plans apply.') : empty('No limits for everybody', 'The limits of the system apply to entities without limits of their own.'),
+    }, has ? h('div', { class: 'inset' }, h('div', null, scopeLimits(own)), managedBy(own.managed)) : empty(`The ${level} has no limits`, among ? 'Only the limits of entities and plans apply.' : 'The limits of the system apply to entities without limits of their own.'),
     own?.on_unavailable && h('p', { class: 'foot' }, unavailableChip(own.on_unavailable))),
     panel('Entities with limits of their own', { tools: adminButton('Add', () => editLimits({ resource }, null, reload, { pick: 'entity' }), { about: 'limits of an entity' }) }, list));
   if (!among) root.querySelector('h1')?.classList.add('id');

@@ -135,7 +135,7 @@ export function planLink(name) {
 
 /** @param {{manifest: string} | undefined} managed */
 export function managedBy(managed) {
-  return managed && h('a', { class: 'chip', href: link('manifests', { name: managed.manifest }), title: 'Declared by a manifest' }, `manifest ${managed.manifest}`);
+  return managed && h('a', { class: 'chip', href: link('manifests', { name: managed.manifest }), title: 'Declared by a manifest' }, `managed by manifest ${managed.manifest}`);
 }
 
 /** @param {Limit[]} limits */

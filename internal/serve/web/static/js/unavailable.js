@@ -45,10 +45,10 @@ export function settingsButton(scope, held, then, { about, pick }) {
   const owner = scope.entity ?? scope.plan;
   if (aggregate(scope.resource ?? '')) return null;
   return adminButton('Settings', () => confirmed({
-    title: `Settings for ${pick ? (owner ?? 'a resource') : scopeName(scope)}`,
+    title: `Settings of ${pick ? (owner ?? 'a resource') : scopeName(scope)}`,
     body: h('div', null,
       held?.managed && h('p', { class: 'warning' }, `Manifest ${held.managed.manifest} declares these settings. Applying it again will undo changes made here.`),
-      pick && field('Resource', pick, { autocomplete: 'off', spellcheck: 'false' }, owner ? 'Empty: all other resources' : undefined),
+      pick && field('Resource', pick, { autocomplete: 'off', spellcheck: 'false' }, owner ? 'Empty: the default, for each resource without settings of its own' : undefined),
       !owner && (pick || scope.resource) && field('Group', 'group', { value: held?.group ?? '', autocomplete: 'off', spellcheck: 'false' }, 'Requests are also charged to the limits on the group'),
       unavailableField(held?.on_unavailable, owner || pick ? 'the next level' : 'the system')),
     action: 'Save',
@@ -60,7 +60,7 @@ export function settingsButton(scope, held, then, { about, pick }) {
       if (mode !== (held?.on_unavailable ?? 'default')) body.on_unavailable = mode;
       if (group !== undefined && group !== (held?.group ?? '')) body.group = group;
       if (Object.keys(body).length) await ask('PUT', '/v1/limits', { params: { ...target }, body });
-      announce(`Saved: settings for ${scopeName(target)}.`);
+      announce(`Saved: settings of ${scopeName(target)}.`);
       then();
     },
   }), { look: 'quiet', about });
