@@ -21,7 +21,7 @@ func TestScriptsOnServer(t *testing.T) {
 	var files []string
 	for _, name := range []string{
 		"acquire", "audit", "available", "balance", "bucket", "enforce", "entity", "explain", "group", "known", "limits",
-		"manifest", "mistakes", "namespace", "plan", "quota", "spent", "wait",
+		"manifest", "mistakes", "namespace", "plan", "quota", "slots", "spent", "wait",
 	} {
 		files = append(files, filepath.Join("testdata", "script", name+".txtar"))
 	}

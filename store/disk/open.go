@@ -236,7 +236,8 @@ func openError(file string, err error) error {
 	var hint string
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
-		err, hint = ErrLocked, "stop that process or, if it is weir serve, go through it: --server URL"
+		err, hint = ErrLocked, "stop that process or, if it is weir serve, go through it: --server URL with most "+
+			"commands, weir serve --backup DIR for a copy"
 	case errors.Is(err, ErrNotExist):
 		hint = "check the path, or create a store here with its first limits: weir system set -l rpm:100/min"
 	case errors.Is(err, fs.ErrPermission):

@@ -140,7 +140,7 @@ func (s Server) Eviction() Finding {
 
 // accept is what to do about a server that loses everything and is to be used nevertheless.
 const accept = "; to accept that a restart loses every bucket and every limit, as a service that relies on " +
-	"replicas may, add ?volatile=true to the address (Config.Volatile)"
+	"replicas may, add ?volatile=true to the address"
 
 // persistence checks that a restarted server has its data. Snapshots are enough: they keep the limits.
 func (s Server) persistence(volatile bool) Finding {
