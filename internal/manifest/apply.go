@@ -223,8 +223,17 @@ func (r *Result) summary(rollback int) string {
 	return strings.Join(parts, ", ")
 }
 
-// takeLock waits for another process that is applying the manifest. Its changes make this plan outdated.
-func takeLock(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions) (*admin.ManifestLock, error) {
+// ErrNotBegun matches the error of an apply that another one got ahead of, before this one changed anything.
+var ErrNotBegun = errors.New("nothing was changed")
+
+// takeLock waits for another process that is applying the manifest. Its changes make this plan outdated. The errors
+// match [ErrNotBegun].
+func takeLock(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions) (_ *admin.ManifestLock, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%w; %w", err, ErrNotBegun)
+		}
+	}()
 	until := time.Now().Add(opts.Wait)
 	for told := false; ; told = true {
 		lock, err := admin.New(lim).Manifests.Lock(ctx, p.Manifest, lockTTL)

@@ -303,11 +303,14 @@ func TestLocked(t *testing.T) {
 		must(t, err)
 		_, err = manifest.Apply(ctx, lim, p, manifest.ApplyOptions{})
 		var held *admin.LockedError
-		if !errors.As(err, &held) || held.By != "bob" {
+		if !errors.As(err, &held) || held.By != "bob" || !errors.Is(err, manifest.ErrNotBegun) {
 			t.Errorf("locked: %v", err)
 		}
 		must(t, lock.Release(ctx))
 		apply(t, lim, m)
+		if _, err = manifest.Apply(ctx, lim, p, manifest.ApplyOptions{}); !errors.Is(err, weir.ErrConflict) || !errors.Is(err, manifest.ErrNotBegun) {
+			t.Errorf("a plan that another apply overtook: %v", err)
+		}
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		if _, err := manifest.Apply(ended, lim, plan(t, lim, decodeOne(t, "namespace: tenant-alpha")), manifest.ApplyOptions{}); !errors.Is(err, context.Canceled) {

@@ -105,6 +105,8 @@ reads that from AWS: the caller needs cloudwatch:GetMetricData and dynamodb:Desc
 	}, func(ctx context.Context, q *costFlags) error {
 		i := slices.IndexFunc(traffic, flags.Changed)
 		switch {
+		case flags.Changed("from-table") && q.Table == "", flags.Changed("run") && q.Run == "":
+			return kit.Usagef("--from-table and --run must not be empty: leave out what is not meant")
 		case q.Table == "" && flags.Changed("days"):
 			return kit.Usagef("--days needs --from-table")
 		case q.Table == "":

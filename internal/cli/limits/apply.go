@@ -241,7 +241,8 @@ func applyPlans(
 	for _, p := range plans {
 		res, err := applyOne(ctx, a, by, p, flags, stage, rollback)
 		var stopped *manifest.StoppedError
-		if !errors.As(err, &stopped) && res.Namespace != "" { // else nothing was applied, or it is not known what
+		// Otherwise nothing was applied, or it is not known what.
+		if !errors.As(err, &stopped) && !errors.Is(err, manifest.ErrNotBegun) && res.Namespace != "" {
 			out.Results = append(out.Results, res)
 		}
 		if err != nil {
