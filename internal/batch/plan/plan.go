@@ -181,8 +181,8 @@ func (p *planner) sure(j *Job) bool {
 }
 
 // settle adds a settle to the write. Some order of the write's jobs must add up to what it does: debits, then returns.
-// Beside takes, no limit's net may fall below zero. What is returned to limits that
-// the item does not have is left out, because they are full.
+// Beside takes, no limit's net may fall below zero. What is returned to limits that the item does not have is left out,
+// because they are full.
 func (p *planner) settle(j *Job) verdict {
 	w := &p.w
 	if j.forgives() {

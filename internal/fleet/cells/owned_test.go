@@ -235,16 +235,23 @@ func TestOwnedServer(t *testing.T) {
 	})
 }
 
-// The check costs a read in each TTL, not in each decision, and without the store the last answer counts.
+// thousand returns a limiter on a store, with a limit of a thousand a minute, that decides locally while the store is away.
+func thousand(t *testing.T, st store.Store) *weir.Limiter {
+	t.Helper()
+	lim := library(t, st, weir.Config{OnUnavailable: weir.OnUnavailableLocal})
+	if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerMinute("rpm", 1000)); err != nil {
+		t.Fatal(err)
+	}
+	return lim
+}
+
+// The check costs a read in each TTL, not in each decision.
 func TestOwnedReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := &counted{Store: memory.New(nil)}
 		defer st.Store.Close()
-		lim := library(t, st, weir.Config{OnUnavailable: weir.OnUnavailableLocal})
-		if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerMinute("rpm", 1000)); err != nil {
-			t.Fatal(err)
-		}
+		lim := thousand(t, st)
 		for range 600 {
 			if ok, err := lim.Allow(t.Context(), "e", "r"); !ok || err != nil {
 				t.Fatal(ok, err)
@@ -292,10 +299,7 @@ func TestOwnedOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &counted{Store: memory.New(nil)}
 		defer st.Store.Close()
-		lim := library(t, st, weir.Config{OnUnavailable: weir.OnUnavailableLocal})
-		if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerMinute("rpm", 1000)); err != nil {
-			t.Fatal(err)
-		}
+		lim := thousand(t, st)
 		if ok, err := lim.Allow(t.Context(), "e", "r"); !ok || err != nil {
 			t.Fatal(ok, err)
 		}

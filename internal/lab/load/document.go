@@ -101,7 +101,7 @@ func (r *Report) outcome() report.Text {
 	}
 	ok += fmt.Sprintf(", the slowest after %.1f ms", slowest)
 	if len(r.Limits) > 0 || r.Slots != nil {
-		ok += "; the limits were kept"
+		ok += "; no more was admitted than all limits allow together"
 	}
 	return report.Text{Lines: []string{ok}}
 }

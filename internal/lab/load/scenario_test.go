@@ -152,7 +152,7 @@ func checkVerdict(t *testing.T, name string, r *load.Report) {
 			t.Errorf("%+v", b)
 		}
 	}
-	if got := outcome(r); !strings.HasPrefix(got, "ok: every call was answered") || !strings.HasSuffix(got, " ms; the limits were kept") {
+	if got := outcome(r); !strings.HasPrefix(got, "ok: every call was answered") || !strings.HasSuffix(got, " ms; no more was admitted than all limits allow together") {
 		t.Errorf("the verdict is %q", got)
 	}
 }
