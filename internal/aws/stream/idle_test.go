@@ -65,9 +65,9 @@ func streamImage(image map[string]types.AttributeValue) map[string]streamtypes.A
 
 // calls returns how often the table was written, and how often anything was read, since the previous call.
 func (l *log) calls(before *[2]int) (writes, reads int) {
+	calls := l.fake.Calls() // before l.mu, which the table takes while it holds its own lock
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	calls := l.fake.Calls()
 	now := [2]int{len(l.records), l.reads + l.lists + calls["Query"] + calls["BatchGetItem"] + calls["GetItem"]}
 	writes, reads = now[0]-before[0], now[1]-before[1]
 	*before = now
