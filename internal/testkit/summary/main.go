@@ -114,7 +114,8 @@ func tool(text string) string {
 func (s *summary) end() bool {
 	for key, text := range s.output { // the program ended before these tests did
 		if s.broken && key[1] != "" {
-			fmt.Fprint(s.out, text)
+			s.failed++
+			fmt.Fprintf(s.out, "%s%s.%s did not end\n", text, key[0], key[1])
 		}
 	}
 	var reasons []string

@@ -37,7 +37,7 @@ func TestSummary(t *testing.T) {
 		{
 			"ended in the middle of a test", `{"Action":"output","Package":"p","Test":"TestA","Output":"panic: late\n"}
 {"Action":"fail","Package":"p"}
-`, "panic: late\n0 passed, 0 failed, 0 skipped\n", false,
+`, "panic: late\np.TestA did not end\n0 passed, 1 failed, 0 skipped\n", false,
 		},
 		{
 			"skipped", `{"Action":"output","Package":"p","Test":"TestA","Output":"a_test.go:1: no redis-server: install it\n"}
