@@ -11,6 +11,7 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/raced"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb"
 	"github.com/weirlimits/weir/store/memory"
@@ -20,6 +21,7 @@ import (
 // records of another one beside it.
 func TestCost(t *testing.T) {
 	t.Parallel()
+	raced.Skip(t)
 	fake := new(dynamotest.Fake)
 	table := dynamotest.Table(t)
 	_, err := dynamodb.Create(t.Context(), unscanned{fake}, table, dynamodb.CreateConfig{})

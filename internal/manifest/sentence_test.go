@@ -15,6 +15,7 @@ import (
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
+	"github.com/weirlimits/weir/internal/testkit/raced"
 	"github.com/weirlimits/weir/internal/testkit/redistest"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/disk"
@@ -111,6 +112,7 @@ var (
 // one bucket may refuse before the others are asked.
 func TestSentence(t *testing.T) {
 	t.Parallel()
+	raced.Skip(t)
 	for _, s := range timed {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()

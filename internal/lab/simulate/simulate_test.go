@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/lab/simulate"
+	"github.com/weirlimits/weir/internal/testkit/raced"
 )
 
 func run(t *testing.T, cfg simulate.Config) *simulate.Report {
@@ -24,6 +25,7 @@ func run(t *testing.T, cfg simulate.Config) *simulate.Report {
 // TestSums checks that every decision is answered once, whatever fails, and that the parts add up to the whole.
 func TestSums(t *testing.T) {
 	t.Parallel()
+	raced.Skip(t)
 	for _, s := range simulate.Scenarios {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
@@ -92,6 +94,7 @@ func TestNeverMore(t *testing.T) {
 // TestOutage checks that a fleet without its table continues on its own, within the limit and a burst, and recovers.
 func TestOutage(t *testing.T) {
 	t.Parallel()
+	raced.Skip(t)
 	cfg := simulate.Config{
 		Limit: weir.PerSecond("rps", 1000), Rate: 1500, Processes: 50, For: 40 * time.Second, Capacity: 1e6, MaxShards: 1,
 		Outages: []simulate.Outage{{From: 10 * time.Second, To: 25 * time.Second}},
@@ -153,6 +156,7 @@ func TestSplit(t *testing.T) {
 // TestSample checks, at a size at which all entities can be simulated, that a sample of one in ten predicts the whole.
 func TestSample(t *testing.T) {
 	t.Parallel()
+	raced.Skip(t)
 	for name, cfg := range map[string]simulate.Config{
 		"within":   {Limit: weir.PerSecond("rps", 20), Rate: 1600, Processes: 200, Entities: 400, For: 10 * time.Second},
 		"tight":    {Limit: weir.PerSecond("rps", 4), Rate: 1600, Processes: 20, Entities: 400, For: 10 * time.Second},
