@@ -55,6 +55,14 @@ func TestFields(t *testing.T) {
 			limits("rpm: {capacity: 5}"), limits("rpm: {capacity: 5, refill_period: 1h}"),
 			"update resource r: tightens\n is rpm.rate \"5 per minute\" > \"5 per hour\" (tightens)\n",
 		},
+		"refill_amount beside the same capacity": {
+			limits("tpm: {capacity: 50K, burst: 75K}"),
+			limits("tpm: {capacity: 50000, burst: 75000, refill_amount: 50000, refill_period: 60}"), "",
+		},
+		"refill_amount in place of capacity": {
+			limits("rpm: {capacity: 100}"), limits("rpm: {capacity: 100, refill_amount: 50}"),
+			"update resource r: tightens\n is rpm.rate \"100 per minute\" > \"50 per minute\" (tightens)\n",
+		},
 		"amount of a quota": {
 			limits("usd: 5000/month@UTC"), limits("usd: {capacity: 9K, refill_period: month@UTC}"),
 			"update resource r: loosens\n is usd.rate \"5000 per month@UTC\" > \"9000 per month@UTC\" (loosens)\n",
