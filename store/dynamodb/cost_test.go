@@ -203,6 +203,28 @@ func TestCostShared(t *testing.T) {
 	})
 }
 
+// TestChainInOneTrip checks that the writes of a chain are on their way together.
+func TestChainInOneTrip(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		s := st.open(noGuard)
+		rpm := per("rpm", 100, time.Hour, 100)
+		chain := []store.Debit{of(bkt("key"), rpm, 1), of(bkt("team"), rpm, 1), of(bkt("company"), rpm, 1)}
+		st.want(s, true, chain...)
+		const trip = 30 * time.Millisecond
+		st.fake.Before = func(string, any) error {
+			time.Sleep(trip)
+			return nil
+		}
+		began := time.Now()
+		st.want(s, true, chain...)
+		if took := time.Since(began); took != trip {
+			t.Errorf("three buckets took %s, want one round trip of %s", took, trip)
+		}
+	})
+}
+
 // TestItemSize checks that writing a bucket with ten limits costs one unit.
 func TestItemSize(t *testing.T) {
 	t.Parallel()
