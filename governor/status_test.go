@@ -57,3 +57,21 @@ func TestStatusOfAFleet(t *testing.T) {
 		coord.down.Store(false)
 	})
 }
+
+// By default a budget begins with what a second issues, and holds what two do.
+func TestDefaultBudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := mustNew(t, governor.Config{ReadUnits: 1500, WriteUnits: 500})
+		begun := time.Now()
+		for _, after := range []time.Duration{0, 500 * time.Millisecond, 500 * time.Millisecond, time.Second} {
+			time.Sleep(after)
+			for dir, rate := range map[governor.Direction]float64{governor.Read: 1500, governor.Write: 500} {
+				want := min(rate*(1+time.Since(begun).Seconds()), 2*rate)
+				if b := budgetOf(g, "", "", dir); b.Available != want {
+					t.Errorf("%v: %v are available, want %v", dir, b.Available, want)
+				}
+			}
+		}
+	})
+}
