@@ -105,8 +105,46 @@ func (a *Run) Prepare(root *cobra.Command) *cobra.Command {
 	a.tls.register(flags)
 	flags.StringVar(&a.Namespace, "namespace", weir.DefaultNamespace, "`NAME` of the namespace to work in")
 	flags.StringVarP(&a.Output, "output", "o", "table", "output `FORMAT`: table, json or yaml")
+	flags.Var(&kept{&a.Config.AuditRetention}, "keep-audit",
+		"how long to keep the audit events of changes on a store: a `DURATION` or forever (default 8760h)")
 	completeGlobal(a, root)
 	return root
+}
+
+// kept is how long something is kept, as a flag. The zero value is the default.
+type kept struct{ to *time.Duration }
+
+// Set implements pflag.Value.
+func (k *kept) Set(text string) error {
+	d, err := Kept("keep-audit", text)
+	if d < 0 {
+		d = 100 * 365 * 24 * time.Hour
+	}
+	*k.to = d
+	return err
+}
+
+// String implements pflag.Value.
+func (k *kept) String() string {
+	if k.to == nil || *k.to == 0 {
+		return ""
+	}
+	return k.to.String()
+}
+
+// Type implements pflag.Value.
+func (k *kept) Type() string { return "duration" }
+
+// Kept parses how long a flag keeps something: at least an hour, or -1 for forever.
+func Kept(flag, text string) (time.Duration, error) {
+	if text == "forever" {
+		return -1, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Hour {
+		return 0, Usagef("--%s %q must be a duration of at least an hour, such as 2160h, or forever", flag, text)
+	}
+	return d, nil
 }
 
 // checkRequired names the flags that a command needs and that are set nowhere.

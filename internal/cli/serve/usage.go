@@ -26,16 +26,11 @@ func (f *keepFlags) retention() (r store.Retention, err error) {
 		flag, value string
 		to          *time.Duration
 	}{{"keep-hours", f.Hours, &r.Hourly}, {"keep-days", f.Days, &r.Daily}, {"keep-months", f.Months, &r.Monthly}} {
-		switch p.value {
-		case "": // the store's default
-		case "forever":
-			*p.to = -1
-		default:
-			if *p.to, err = time.ParseDuration(p.value); err != nil || *p.to < time.Hour {
-				return r, kit.Usagef(
-					"--%s %q must be a duration of at least an hour, such as 2160h, or forever", p.flag, p.value,
-				)
-			}
+		if p.value == "" { // the store's default
+			continue
+		}
+		if *p.to, err = kit.Kept(p.flag, p.value); err != nil {
+			return r, err
 		}
 	}
 	return r, nil
