@@ -152,6 +152,27 @@ func TestVerifyExpired(t *testing.T) {
 	})
 }
 
+// Processes that keep their events for different times cause no faults: what has expired between others is not missed.
+func TestVerifyMixed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(nil)
+		for i, kept := range []time.Duration{0, time.Hour, time.Hour, 0, time.Hour, 0, 0, time.Hour} {
+			lim, err := weir.New(weir.Config{Store: st, AuditRetention: kept})
+			must(t, err)
+			defer func() { _ = lim.Close() }()
+			must(t, admin.New(lim).Entities.Create(t.Context(), admin.Entity{ID: fmt.Sprint(i)}))
+		}
+		for _, events := range []int{8, 4} {
+			c, err := archive.VerifyStore(t.Context(), st, "default")
+			if err != nil || c.Events != events || len(c.Faults) > 0 {
+				t.Errorf("%+v, %v; want %d events", c, err, events)
+			}
+			time.Sleep(2 * time.Hour)
+		}
+	})
+}
+
 // What is removed or added at either end of the chain is found, too.
 func TestVerifyWhole(t *testing.T) {
 	t.Parallel()

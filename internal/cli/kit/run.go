@@ -106,7 +106,8 @@ func (a *Run) Prepare(root *cobra.Command) *cobra.Command {
 	flags.StringVar(&a.Namespace, "namespace", weir.DefaultNamespace, "`NAME` of the namespace to work in")
 	flags.StringVarP(&a.Output, "output", "o", "table", "output `FORMAT`: table, json or yaml")
 	flags.Var(&kept{&a.Config.AuditRetention}, "keep-audit",
-		"how long to keep the audit events of changes on a store: a `DURATION` or forever (default 8760h)")
+		"how long to keep the audit events of changes on a store: a `DURATION` or forever, the same in all processes "+
+			"(default 8760h)")
 	completeGlobal(a, root)
 	return root
 }

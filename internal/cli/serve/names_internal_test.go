@@ -264,6 +264,22 @@ func dashboard(t *testing.T) (exprs []string) {
 	return exprs
 }
 
+// TestCellAlerts checks that cells that may admit, or have admitted, 1.5 times the limits are a warning, and 3 times critical.
+func TestCellAlerts(t *testing.T) {
+	t.Parallel()
+	exprs, names := alerts(t)
+	for name, want := range map[string]string{
+		"WeirCellsOver":            "(weir_cell_over_admission_ratio) >= 1.5",
+		"WeirCellsFarOver":         "(weir_cell_over_admission_ratio) >= 3",
+		"WeirCellsAdmittedOver":    "(weir_cell_admitted_ratio) >= 1.5",
+		"WeirCellsAdmittedFarOver": "(weir_cell_admitted_ratio) >= 3",
+	} {
+		if i := slices.Index(names, name); i < 0 || !strings.HasSuffix(exprs[i], want) {
+			t.Errorf("%s is not raised at %s", name, want)
+		}
+	}
+}
+
 // alerts returns the expressions and the names of all rules.
 func alerts(t *testing.T) (exprs, names []string) {
 	t.Helper()
