@@ -26,7 +26,7 @@ func TestAllocations(t *testing.T) {
 	}{
 		{"Allow", 0, func() error { _, err := lim.Allow(b.ctx, "alice", "plain"); return err }},
 		{"Allow, two limits, child and parent", 2, func() error { _, err := lim.Allow(b.ctx, "child", "api"); return err }},
-		{"Acquire and Commit, two limits, child and parent", 4, func() error {
+		{"Acquire and Commit, two limits, child and parent", 2, func() error {
 			lease, err := lim.Acquire(b.ctx, weir.Request{Entity: "child", Resource: "api", Tokens: tokens})
 			if err != nil {
 				return err

@@ -258,7 +258,7 @@ func (d *decision) without(items []item, cause error) error {
 
 // admit admits an item without a decision.
 func (it *item) admit(l *Limiter, cause error) {
-	it.policy = &policy.Policy{Entity: it.req.Entity, Resource: it.req.Resource}
+	it.policy = &policy.Policy{Entity: it.req.Entity, Resource: it.req.Resource, Share: new(policy.Share)}
 	it.by = &degradation{reason: "the store did not answer: " + cause.Error(), cause: outage.CauseOf(cause)}
 	if !it.allow {
 		it.lease = &Lease{lim: l, policy: it.policy}

@@ -140,8 +140,8 @@ func (l *Limiter) LeaseFromToken(ctx context.Context, t LeaseToken) (*Lease, err
 		return nil, configErr("lease", "has no id, no expiry or a bad seq")
 	}
 	le := &Lease{
-		lim: l, ctx: ctx, policy: &policy.Policy{NamespaceID: id, Entity: t.Entity, Resource: t.Resource},
-		token: &issuedToken{t.ID, t.Seq, t.Expires}, since: t.Since,
+		lim: l, ctx: ctx, token: &issuedToken{t.ID, t.Seq, t.Expires}, since: t.Since,
+		policy: &policy.Policy{NamespaceID: id, Entity: t.Entity, Resource: t.Resource, Share: new(policy.Share)},
 	}
 	if len(t.Charges) == 0 {
 		le.degraded = &degradation{reason: "nothing was spent"}

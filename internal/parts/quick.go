@@ -8,24 +8,24 @@ func Quick(
 	limiter interface{ reach() Parts }, st store.InProcess, entity, resource string, called func(),
 ) (spent *[]store.Debit, allowed, ok bool) {
 	p := limiter.reach()
-	e := p.Policies.Cached(entity, resource)
-	if e == nil {
+	one := p.Policies.Cached(entity, resource)
+	if one == nil {
 		return nil, false, false
 	}
-	if allowed, ok = st.TakeOne(e.Bucket.Load(), e.Single); !ok {
-		if b := st.Find(e.Policy.Requests[0].Bucket); b != nil {
-			e.Bucket.Store(b)
+	if allowed, ok = st.TakeOne(one.Known.Load(), one.Single); !ok {
+		if b := st.Find(one.Bucket()); b != nil {
+			one.Known.Store(b)
 		}
 		return nil, false, false
 	}
 	if called != nil {
 		called()
 	}
-	if p.Policies.Hit(e); !allowed {
-		p.Meter.RefusedOne(&e.Policy.Refused, e.Policy.Bucket(), e.Policy.Single)
+	if p.Policies.Hit(one); !allowed {
+		p.Meter.RefusedOne(&one.Refused, one.Bucket(), one.Single)
 		return nil, false, true
 	}
 	p.Ready.Answered()
-	p.Meter.Debited(p.Policies.Name(), e.Policy.Requests, e.Policy.Share.Num, e.Policy.Share.Den)
-	return &e.Policy.Requests, true, true
+	p.Meter.Debited(p.Policies.Name(), one.Requests, one.Share.Num, one.Share.Den)
+	return &one.Requests, true, true
 }

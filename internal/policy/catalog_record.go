@@ -11,8 +11,6 @@ type catalogRecord struct {
 	exists    bool
 	version   uint64 // for one removed through this process, a version that no older write can have
 	entity    record.Entity
-	source    Source
-	manifest  string // the manifest that declares the limits
 	group     string // of a resource
 	nearLimit []int
 	namespace record.Namespace
@@ -37,10 +35,15 @@ type settings struct {
 	phases        bool // the namespace has had limits that begin or end
 }
 
-// limitSet is the limits of a scope, and what they have besides what the store knows of them.
+// limitSet is the limits of a scope, and what they have besides what the store knows of them. All targets with the
+// limits share it, so that it is not modified once it is made.
 type limitSet struct {
-	limits  []store.Limit
-	single  *store.Charge    // see singleCharge
+	Source   Source
+	Manifest string // the manifest that declares the limits
+	Limits   []store.Limit
+
+	charges []store.Charge   // of one request; see Policy.Requests
+	counts  bool             // some limit counts requests
 	enforce []record.Enforce // nil if all are enforced
 	terms   []record.Terms   // nil if all are the default
 	former  []store.Limit    // the limits for entities outside a percentage; nil if no limit has a former rate
@@ -61,6 +64,14 @@ type stage struct {
 	from int64
 	at   calendar.Instant
 	limitSet
+}
+
+// set returns the limits of a record that has some.
+func (rec *catalogRecord) set() *limitSet {
+	if c := rec.course; c != nil {
+		return &c.stages[c.passed].limitSet
+	}
+	return &rec.limitSet
 }
 
 // at returns the record as it is at a time, in nanoseconds since the clock's epoch.
@@ -153,11 +164,12 @@ func (rec *catalogRecord) decodeLimits(k store.Key, r store.Record) error {
 	}
 	rec.nearLimit, rec.group = lr.NearLimit, lr.Group
 	var err error
-	if rec.limitSet, err = limitSetOf(lr.Limits); err != nil {
+	source := SourceOf(record.ScopeOf(k))
+	if rec.limitSet, err = limitSetOf(lr.Limits, source, lr.Managed.Name()); err != nil {
 		return record.Unreadable(r, err)
 	}
 	for _, s := range lr.Stages() {
-		set, err := limitSetOf(s.Limits)
+		set, err := limitSetOf(s.Limits, source, lr.Managed.Name())
 		if err != nil {
 			return record.Unreadable(r, err)
 		}
@@ -166,22 +178,18 @@ func (rec *catalogRecord) decodeLimits(k store.Key, r store.Record) error {
 		}
 		rec.course.stages = append(rec.course.stages, stage{s.From, s.At, set})
 	}
-	if len(rec.limits) == 0 && rec.course == nil {
-		return nil
-	}
-	rec.manifest = lr.Managed.Name()
-	rec.source = SourceOf(record.ScopeOf(k))
 	return nil
 }
 
 // limitSetOf decodes limits.
-func limitSetOf(limits []record.Limit) (set limitSet, err error) {
+func limitSetOf(limits []record.Limit, source Source, manifest string) (set limitSet, err error) {
+	set.Source, set.Manifest = source, manifest
 	for i, l := range limits {
 		valid, err := l.Validate()
 		if err != nil {
 			return set, err
 		}
-		set.limits = append(set.limits, valid.Stored(false))
+		set.Limits = append(set.Limits, valid.Stored(false))
 		if valid.Enforce != record.EnforceOn && set.enforce == nil {
 			set.enforce = make([]record.Enforce, len(limits))
 		}
@@ -201,6 +209,6 @@ func limitSetOf(limits []record.Limit) (set limitSet, err error) {
 			set.former[i] = valid.StoredFormer()
 		}
 	}
-	set.single = singleCharge(set.limits)
+	set.charge()
 	return set, nil
 }

@@ -16,8 +16,9 @@ type chain struct {
 	others
 }
 
-// others is what a request depends on besides the entities of its chain. Most have none.
+// others is what a request depends on besides its entity. Most have none.
 type others struct {
+	parents    []string // the entities of the chain but the first
 	plans      []string // of the members
 	above      []string // entities that are not charged, but were read to find a plan
 	aggregates []string // what the resource is charged to besides itself
@@ -65,7 +66,9 @@ func (from lookup) chain(namespaceID, entity, resource string, brings bool) (cha
 		if err != nil {
 			return w.chain, err
 		}
-		if id == entity {
+		if id != entity {
+			w.parents = append(w.parents, id)
+		} else {
 			w.aggregates = record.Aggregates(rs[slotResource].group, rs[slotSystem].totals)
 			w.wantAggregates(id) // those that were not expected
 		}
@@ -150,7 +153,7 @@ func (w *walk) entity(id string, brings bool) ([]*catalogRecord, error) {
 		if brings {
 			used = slotLimits
 		}
-		if rs, _ = w.get(keys[:used]); len(rs) == used && (brings || len(rs[slotLimits].limits) > 0) {
+		if rs, _ = w.get(keys[:used]); len(rs) == used && (brings || len(rs[slotLimits].Limits) > 0) {
 			err = nil
 		}
 	}

@@ -112,7 +112,7 @@ func (p *Policy) Forget() {
 		s := p.state
 		s.resolver.staleShare.Store(p.Share.Epoch)
 		s.resolver.records.Expire(p.keys()...)
-		for _, id := range p.Chain {
+		for _, id := range p.chain() {
 			s.changed(change{entity: id, resource: p.Resource})
 		}
 	})
@@ -120,8 +120,8 @@ func (p *Policy) Forget() {
 
 // keys names the records that the policy was made from.
 func (p *Policy) keys() (keys []store.Key) {
-	others := p.others()
-	for _, id := range p.Chain {
+	others, chain := p.others(), p.chain()
+	for _, id := range chain {
 		keys = append(keys, recordsOf(p.NamespaceID, id, p.Resource)...)
 	}
 	for _, plan := range others.plans {
@@ -132,7 +132,7 @@ func (p *Policy) keys() (keys []store.Key) {
 	}
 	for _, a := range others.aggregates {
 		keys = append(keys, record.Scope{Resource: a}.Key(p.NamespaceID))
-		for _, id := range p.Chain {
+		for _, id := range chain {
 			keys = append(keys, record.Scope{Entity: id, Resource: a}.Key(p.NamespaceID))
 		}
 		for _, plan := range others.plans {

@@ -21,8 +21,8 @@ func (n *Namespace) Known(entity, resource string, own bool) *Policy {
 	}
 	cached := s.policies(own)
 	now := n.asOf()
-	if e := cached.find(entity, resource); e != nil && s.current(e.Policy) && e.Policy.holds(now) {
-		return e.Policy
+	if p := cached.find(entity, resource); p != nil && s.current(p) && p.holds(now) {
+		return p
 	}
 	broader := false
 	p, err := n.build(s, entity, resource, own, lookup{
@@ -57,8 +57,8 @@ func (n *Namespace) Names(entity, resource string) bool {
 	if s == nil {
 		return false
 	}
-	e := s.full.find(entity, resource)
-	return e != nil && slices.ContainsFunc(e.Policy.Targets, func(t Target) bool {
+	p := s.full.find(entity, resource)
+	return p != nil && slices.ContainsFunc(p.Targets, func(t Target) bool {
 		if t.Bucket.Resource != resource {
 			return false
 		}
@@ -74,7 +74,10 @@ func (n *Namespace) Root(p *Policy, entity, resource string, own bool) string {
 	if p == nil {
 		return entity
 	}
-	return p.Chain[len(p.Chain)-1]
+	if above := p.others().parents; len(above) > 0 {
+		return above[len(above)-1]
+	}
+	return p.Entity
 }
 
 // knownRecords returns the records that are known, and the kinds of those that are not.

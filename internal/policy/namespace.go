@@ -169,7 +169,8 @@ func (c change) concerns(p *Policy) bool {
 	case c.resource != "" && c.resource != p.Resource && !slices.Contains(p.others().aggregates, c.resource):
 		return false
 	case c.entity != "":
-		return slices.Contains(p.Chain, c.entity) || slices.Contains(p.others().above, c.entity)
+		o := p.others()
+		return c.entity == p.Entity || slices.Contains(o.parents, c.entity) || slices.Contains(o.above, c.entity)
 	}
 	return c.plan == "" || slices.Contains(p.others().plans, c.plan)
 }

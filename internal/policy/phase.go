@@ -88,7 +88,7 @@ func (p *Policy) Stale(err error) {
 	}
 	r, by := p.state.resolver, time.Until(other.At)
 	r.adjusted.Store(&adjustment{by, r.elapsed() + int64(max(by, -by))})
-	for _, id := range p.Chain {
+	for _, id := range p.chain() {
 		p.state.changed(change{entity: id, resource: p.Resource})
 	}
 }
@@ -123,7 +123,7 @@ type Change struct {
 func next(r *Resolver, p *Policy, b store.Bucket, cs []candidate) *Change {
 	var ph phase
 	for _, c := range cs {
-		if ph.add(c.course); c.bad != nil || len(c.limits) > 0 {
+		if ph.add(c.course); c.bad != nil || len(c.Limits) > 0 {
 			break
 		}
 	}
@@ -143,7 +143,7 @@ func next(r *Resolver, p *Policy, b store.Bucket, cs []candidate) *Change {
 	}
 	t := &later.Targets[0]
 	ch.Source = t.Source
-	from := then[slices.IndexFunc(then, func(c candidate) bool { return len(c.limits) > 0 })]
+	from := then[slices.IndexFunc(then, func(c candidate) bool { return len(c.Limits) > 0 })]
 	for i := range t.Limits {
 		l := record.Of(t.Charge(i))
 		if from.enforce != nil {

@@ -2,14 +2,10 @@ package policy
 
 import (
 	"hash/maphash"
-	"math"
 	"math/bits"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
-
-	"github.com/weirlimits/weir/internal/policy/coarse"
-	"github.com/weirlimits/weir/store"
 )
 
 // policies maps entity and resource to a policy. It is read without locks, because every decision goes through it. A
@@ -17,11 +13,11 @@ import (
 type policies struct {
 	limit int
 	seed  maphash.Seed
-	heads atomic.Pointer[[]atomic.Pointer[Entry]] // the length is a power of two
-	mu    sync.Mutex                              // held by writers
+	heads atomic.Pointer[[]atomic.Pointer[Policy]] // the length is a power of two
+	mu    sync.Mutex                               // held by writers
 	size  int
 	// One copy of each resource's name, which stays in the processor's caches however many entities use it.
-	resources map[string]*string
+	resources map[string]string
 }
 
 // policies returns the map of policies with or without the entity's own limits.
@@ -30,21 +26,6 @@ func (s *namespaceState) policies(own bool) *policies {
 		return s.full
 	}
 	return s.parents
-}
-
-// Entry is a policy's entry in the map. With many keys, it is outside the processor's caches at every decision. What
-// Allow needs is therefore in the entry, on one cache line, and what the entry refers to, except the
-// bucket, is shared between entities.
-type Entry struct {
-	entity     string
-	resource   *string
-	next       atomic.Pointer[Entry]
-	Bucket     atomic.Value  // where a store in the process keeps the only bucket
-	Single     *store.Charge // of the policy
-	Policy     *Policy
-	expires    uint32        // in ticks; from here on, the entry needs a closer look
-	generation atomic.Uint32 // low bits of the namespace's generation at which the policy was valid
-	stripe     uint8         // of the counter of hits
 }
 
 func newPolicies(limit int) *policies {
@@ -57,30 +38,26 @@ func (p *policies) hash(entity, resource string) uint64 {
 	return maphash.String(p.seed, entity) ^ bits.RotateLeft64(maphash.String(p.seed, resource), 29)
 }
 
-func head(heads []atomic.Pointer[Entry], hash uint64) *atomic.Pointer[Entry] {
+func head(heads []atomic.Pointer[Policy], hash uint64) *atomic.Pointer[Policy] {
 	return &heads[hash&uint64(len(heads)-1)]
 }
 
-func (p *policies) find(entity, resource string) *Entry {
+func (p *policies) find(entity, resource string) *Policy {
 	h := p.hash(entity, resource)
 	for n := head(*p.heads.Load(), h).Load(); n != nil; n = n.next.Load() {
-		if n.entity == entity && *n.resource == resource {
+		if n.Entity == entity && n.Resource == resource {
 			return n
 		}
 	}
 	return nil
 }
 
-// put adds a policy that is in no map yet, and replaces the previous one.
-func (p *policies) put(pl *Policy) {
-	h := p.hash(pl.Entity, pl.Resource)
+// put adds a policy that only the caller has, and replaces the previous one.
+func (p *policies) put(n *Policy) {
+	h := p.hash(n.Entity, n.Resource)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := &Entry{}
-	n.entity, n.resource, n.Policy, n.Single = pl.Entity, p.intern(pl.Resource), pl, pl.Single
-	n.stripe = uint8(h >> 56)
-	n.expires = uint32(max(0, min(pl.expires/coarse.Tick-1, math.MaxUint32)))
-	n.generation.Store(uint32(pl.generation.Load()))
+	n.Resource = p.intern(n.Resource)
 	heads := *p.heads.Load()
 	at := head(heads, h)
 	n.next.Store(at.Load())
@@ -91,7 +68,7 @@ func (p *policies) put(pl *Policy) {
 		if old == nil {
 			break
 		}
-		if old.entity == pl.Entity && *old.resource == pl.Resource {
+		if old.Entity == n.Entity && old.Resource == n.Resource {
 			from.Store(old.next.Load())
 			p.size--
 			break
@@ -107,19 +84,19 @@ func (p *policies) put(pl *Policy) {
 }
 
 // intern returns the one copy of a resource's name. The map is locked.
-func (p *policies) intern(resource string) *string {
-	if s := p.resources[resource]; s != nil {
+func (p *policies) intern(resource string) string {
+	if s, ok := p.resources[resource]; ok {
 		return s
 	}
 	if p.resources == nil || len(p.resources) >= p.limit {
-		p.resources = make(map[string]*string)
+		p.resources = make(map[string]string)
 	}
-	p.resources[resource] = &resource
-	return &resource
+	p.resources[resource] = resource
+	return resource
 }
 
 // drop removes about an eighth of the policies, from a random run of the map. They are made again when needed.
-func (p *policies) drop(heads []atomic.Pointer[Entry]) {
+func (p *policies) drop(heads []atomic.Pointer[Policy]) {
 	at := rand.N(len(heads))
 	for i := 0; i < len(heads) && p.size > p.limit-p.limit/8; i++ {
 		head := &heads[(at+i)%len(heads)]
@@ -131,12 +108,12 @@ func (p *policies) drop(heads []atomic.Pointer[Entry]) {
 }
 
 // grow doubles the map. A node's next only leads to nodes that were moved before it, so readers never loop.
-func (p *policies) grow(heads []atomic.Pointer[Entry]) {
-	grown := make([]atomic.Pointer[Entry], 2*len(heads))
+func (p *policies) grow(heads []atomic.Pointer[Policy]) {
+	grown := make([]atomic.Pointer[Policy], 2*len(heads))
 	for i := range heads {
 		for n := heads[i].Load(); n != nil; {
 			next := n.next.Load()
-			at := head(grown, p.hash(n.entity, *n.resource))
+			at := head(grown, p.hash(n.Entity, n.Resource))
 			n.next.Store(at.Load())
 			at.Store(n)
 			n = next
@@ -148,7 +125,7 @@ func (p *policies) grow(heads []atomic.Pointer[Entry]) {
 func (p *policies) clear() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	heads := make([]atomic.Pointer[Entry], 64)
+	heads := make([]atomic.Pointer[Policy], 64)
 	p.heads.Store(&heads)
 	p.size = 0
 }

@@ -7,13 +7,6 @@ import (
 	"testing"
 )
 
-func (p *policies) get(entity, resource string) *Policy {
-	if n := p.find(entity, resource); n != nil {
-		return n.Policy
-	}
-	return nil
-}
-
 // Whatever happens to the map meanwhile, a reader gets the policy that it asked for or none.
 func TestPoliciesConcurrently(t *testing.T) {
 	t.Parallel()
@@ -38,7 +31,7 @@ func TestPoliciesConcurrently(t *testing.T) {
 								p.clear()
 							}
 						default:
-							if pl := p.get(entity, resource); pl != nil && (pl.Entity != entity || pl.Resource != resource) {
+							if pl := p.find(entity, resource); pl != nil && (pl.Entity != entity || pl.Resource != resource) {
 								t.Errorf("asked for %s %s, got %s %s", entity, resource, pl.Entity, pl.Resource)
 								return
 							}
@@ -58,7 +51,7 @@ func TestPoliciesFindsAll(t *testing.T) {
 		for i := range 5000 {
 			pl := &Policy{Entity: fmt.Sprint("e", i), Resource: "r"}
 			p.put(pl)
-			if p.get(pl.Entity, "r") != pl {
+			if p.find(pl.Entity, "r") != pl {
 				t.Fatalf("round %d: policy %d is not found", round, i)
 			}
 		}
@@ -67,17 +60,17 @@ func TestPoliciesFindsAll(t *testing.T) {
 		}
 	}
 	for i := range 5000 {
-		if p.get(fmt.Sprint("e", i), "r") == nil {
+		if p.find(fmt.Sprint("e", i), "r") == nil {
 			t.Fatalf("policy %d is gone", i)
 		}
 	}
 	// Keys whose names concatenate to the same string are different.
 	p.put(&Policy{Entity: "ab", Resource: "c"})
-	if p.get("a", "bc") != nil || p.get("c", "ab") != nil || p.get("ab", "c") == nil {
+	if p.find("a", "bc") != nil || p.find("c", "ab") != nil || p.find("ab", "c") == nil {
 		t.Error("mixed up")
 	}
 	p.clear()
-	if p.len() != 0 || p.get("e1", "r") != nil {
+	if p.len() != 0 || p.find("e1", "r") != nil {
 		t.Error("not cleared")
 	}
 }
@@ -93,7 +86,7 @@ func TestPoliciesDrop(t *testing.T) {
 	}
 	found := 0
 	for i := range 20_000 {
-		if p.get(fmt.Sprint("e", i), "r") != nil {
+		if p.find(fmt.Sprint("e", i), "r") != nil {
 			found++
 		}
 	}
@@ -104,7 +97,7 @@ func TestPoliciesDrop(t *testing.T) {
 
 func TestChangeConcerns(t *testing.T) {
 	t.Parallel()
-	p := &Policy{Entity: "a", Resource: "r", Chain: []string{"a", "b"}}
+	p := &Policy{Entity: "a", Resource: "r", made: made{beside: &others{parents: []string{"b"}}}}
 	for _, tt := range []struct {
 		change change
 		want   bool
@@ -129,7 +122,7 @@ func TestChangeConcerns(t *testing.T) {
 func TestChangesOverflow(t *testing.T) {
 	t.Parallel()
 	s := New(Config{Entries: 10, OnChange: func(string) {}}).state("n", "name")
-	p := &Policy{Entity: "a", Resource: "r", Chain: []string{"a"}}
+	p := &Policy{Entity: "a", Resource: "r"}
 	p.generation.Store(s.generation.Load())
 	for i := range maxChanges * 3 {
 		s.changed(change{entity: "other"})
@@ -145,7 +138,7 @@ func TestChangesOverflow(t *testing.T) {
 		t.Error("missed a change")
 	}
 
-	q := &Policy{Entity: "q", Resource: "r", Chain: []string{"q"}}
+	q := &Policy{Entity: "q", Resource: "r"}
 	q.generation.Store(s.generation.Load())
 	s.changed(change{entity: "q"})
 	for range 2 * maxChanges { // the change itself is forgotten

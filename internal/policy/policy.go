@@ -14,53 +14,56 @@ import (
 )
 
 // Policy is what is needed to decide requests of one entity on one resource: which buckets they charge, and which
-// limits apply. It is made from cached records, and lives until they expire or one of them changes. Apart from Refused,
-// it is not modified once it is made.
+// limits apply. It is made from cached records, and lives until they expire or one of them changes. Apart from Refused
+// and Known, it is not modified once it is made. There is one for each entity in use, so that what is the same for
+// many of them is behind a pointer. What Allow needs comes first, on few cache lines.
 type Policy struct {
-	NamespaceID, Entity, Resource string
+	Entity, Resource string
+	entry
+	Single   *store.Charge // what Requests charge, if it is one limit of one bucket
+	Share    *Share        // that the limits are scaled by
+	Requests []store.Debit // of one request; nil if no limit counts requests
+	Refused  atomic.Int64  // refusals of Requests that the meter has not collected yet
 
-	Chain             []string // the entity and its parents as far as they are charged
-	Targets           []Target // the members of the chain that have limits
-	OnUnavailable     Mode     // unless the request sets it
-	UsesBroaderLimits bool     // it uses more general limits, because an entity's own are not known
-	Thresholds        []int    // of near-limit events, from the system's record; nil for the default
-	Shadowed          bool     // some limit is in shadow
-	Share             Share    // the share that the limits are scaled by
-	Requests          []store.Debit
-	Single            *store.Charge // what Requests charge, if it is one limit of one bucket
-	Refused           atomic.Int64  // refusals of Requests that the meter has not collected yet
+	NamespaceID   string
+	Targets       []Target // of the entity and its parents, as far as they have limits
+	OnUnavailable Mode     // unless the request sets it
+	Thresholds    []int    // of near-limit events, from the system's record; nil for the default
 
-	freshness
+	made
 }
 
-// freshness is what determines how long a policy is used.
-type freshness struct {
-	state      *namespaceState
+// entry is a policy's place in the map of policies.
+type entry struct {
+	next       atomic.Pointer[Policy]
+	Known      atomic.Value  // where a store in the process keeps the only bucket
 	expires    int64         // nanoseconds since the resolver's start
-	until      int64         // when limits begin or end next, in nanoseconds since the clock's epoch; 0: never
-	phases     bool          // the namespace has had limits that begin or end
 	generation atomic.Uint64 // of the namespace, up to which the policy is known to be valid
-	forgotten  sync.Once     // for the cached records that it was made from
-	beside     *others       // nil: nothing
+}
+
+// made is what a policy was made from.
+type made struct {
+	UsesBroaderLimits bool      // it uses more general limits, because an entity's own are not known
+	Shadowed          bool      // some limit is in shadow
+	phases            bool      // the namespace has had limits that begin or end
+	forgotten         sync.Once // for the cached records
+	state             *namespaceState
+	until             int64   // when limits begin or end next, in nanoseconds since the clock's epoch; 0: never
+	beside            *others // nil: nothing
 }
 
 func (p *Policy) others() others { return *cmp.Or(p.beside, new(others)) }
 
+// chain returns the entity and its parents, as far as they are charged.
+func (p *Policy) chain() []string { return append([]string{p.Entity}, p.others().parents...) }
+
 // Target is one bucket of a policy, with the limits that apply to it.
 type Target struct {
-	Bucket   store.Bucket
-	Source   Source
-	Manifest string // the manifest that declares the limits
-	Limits   []store.Limit
-	Shadow   Set // the limits that are in shadow for the entity
-	Epoch    uint64
-
-	Phase *store.Phase // when the limits hold; nil: always
-
-	read   span           // the epochs at which the records were read
-	phase  phase          // of the limits
-	single *store.Charge  // of the record that the limits come from
-	terms  []record.Terms // of the limits; nil if all are the default
+	*store.Debit // of one request
+	*limitSet
+	Shadow Set   // the limits that are in shadow for the entity
+	read   span  // the epochs at which the records were read
+	phase  phase // of the limits
 }
 
 // Charge returns a charge of 0 on the i-th limit.
@@ -74,36 +77,33 @@ func (t *Target) Charge(i int) store.Charge {
 	return c
 }
 
-// singleCharge returns the charge of one request if these are all the limits, there is exactly one, and it counts
-// requests; otherwise nil.
-func singleCharge(limits []store.Limit) *store.Charge {
-	if len(limits) != 1 || !record.CountsRequests(limits[0].Name) || limits[0].IsSlots() {
-		return nil
+// charge sets what one request is charged.
+func (s *limitSet) charge() {
+	s.charges = make([]store.Charge, len(s.Limits))
+	for i := range s.Limits {
+		l := &s.Limits[i]
+		if s.charges[i].Limit = l; record.CountsRequests(l.Name) && !l.IsSlots() {
+			s.charges[i].Amount, s.counts = 1000, true
+		}
 	}
-	return &store.Charge{Limit: &limits[0], Amount: 1000}
 }
 
-// prepare makes, once for all calls, the debits of one request. They are nil if no limit counts requests.
+// prepare makes, once for all calls, what one request is charged.
 func (p *Policy) prepare() {
-	counts := false
-	debits := make([]store.Debit, len(p.Targets))
 	for i := range p.Targets {
 		t := &p.Targets[i]
-		charges := make([]store.Charge, len(t.Limits))
-		for j := range charges {
-			charges[j].Limit, charges[j].Shadow = &t.Limits[j], t.Shadow.Has(j)
-			if record.CountsRequests(t.Limits[j].Name) && !t.Limits[j].IsSlots() {
-				charges[j].Amount = 1000
-				counts = true
+		if t.Charges = t.charges; t.Shadow != 0 {
+			t.Charges = slices.Clone(t.charges)
+			for j := range t.Charges {
+				t.Charges[j].Shadow = t.Shadow.Has(j)
 			}
 		}
-		debits[i] = store.Debit{Bucket: t.Bucket, Charges: charges, Epoch: t.Epoch, Phase: t.Phase}
 	}
-	if counts {
-		p.Requests = debits
-	}
-	if len(p.Targets) == 1 && p.Targets[0].Bucket == p.Bucket() && !p.Shadowed && p.Share.Num > 0 {
-		p.Single = p.Targets[0].single
+	if !slices.ContainsFunc(p.Targets, func(t Target) bool { return t.counts }) {
+		p.Requests = nil
+	} else if len(p.Targets) == 1 && p.Targets[0].Bucket == p.Bucket() && !p.Shadowed && p.Share.Num > 0 &&
+		len(p.Requests[0].Charges) == 1 {
+		p.Single = &p.Requests[0].Charges[0]
 	}
 }
 
@@ -181,14 +181,16 @@ func (t *Target) useFormer(former []store.Limit) {
 	if former == nil || t.Shadow == 0 {
 		return
 	}
-	t.Limits = slices.Clone(t.Limits)
+	set := *t.limitSet
+	set.Limits = slices.Clone(set.Limits)
 	for i := range former {
 		if t.Shadow.Has(i) && former[i].Name != "" {
-			t.Limits[i] = former[i]
+			set.Limits[i] = former[i]
 			t.Shadow &^= 1 << i
 		}
 	}
-	t.single = singleCharge(t.Limits)
+	set.charge()
+	t.limitSet = &set
 }
 
 // Once returns the id of a change of the policy's buckets that the caller has given an id: one that no lease has, and

@@ -21,9 +21,9 @@ const MaxDepth = 8
 // Other errors: [*record.FieldError], [*record.NoLimitsError], [*record.UnknownEntityError], [*record.CellError],
 // [ErrNotFound] if the namespace does not exist, store errors.
 func (n *Namespace) Resolve(ctx context.Context, entity, resource string, own bool) (*Policy, error) {
-	if e := n.fresh(entity, resource, own); e != nil {
-		n.Hit(e)
-		return e.Policy, e.Policy.usable()
+	if p := n.fresh(entity, resource, own); p != nil {
+		n.Hit(p)
+		return p, p.usable()
 	}
 	now := n.elapsed()
 	owned := n.owning(ctx) // beside what else is read
@@ -32,14 +32,13 @@ func (n *Namespace) Resolve(ctx context.Context, entity, resource string, own bo
 		return nil, err
 	}
 	cached := s.policies(own)
-	e := cached.find(entity, resource)
-	if e != nil && now < e.Policy.expires && s.current(e.Policy) {
-		e.generation.Store(uint32(e.Policy.generation.Load()))
-		n.Hit(e)
-		return e.Policy, e.Policy.usable()
+	before := cached.find(entity, resource)
+	if before != nil && now < before.expires && s.current(before) {
+		n.Hit(before)
+		return before, before.usable()
 	}
 	p, err := n.build(s, entity, resource, own, n.fromStore(ctx, owned), nil)
-	if err == nil && e != nil && p.behind(e.Policy) {
+	if err == nil && before != nil && p.behind(before) {
 		n.records.Expire(p.keys()...)
 		p, err = n.build(s, entity, resource, own, n.fromStore(ctx, owned), nil)
 	}
@@ -52,37 +51,36 @@ func (n *Namespace) Resolve(ctx context.Context, entity, resource string, own bo
 	return p, p.usable()
 }
 
-// Cached returns the entry of a cached policy with Requests that charge one limit of one bucket; nil if there is none
-// that is certainly valid. If it is used, the caller must call Hit.
-func (n *Namespace) Cached(entity, resource string) *Entry {
-	if e := n.fresh(entity, resource, true); e != nil && e.Single != nil {
-		return e
+// Cached returns a cached policy with Requests that charge one limit of one bucket; nil if there is none that is
+// certainly valid. If it is used, the caller must call Hit.
+func (n *Namespace) Cached(entity, resource string) *Policy {
+	if p := n.fresh(entity, resource, true); p != nil && p.Single != nil {
+		return p
 	}
 	return nil
 }
 
-// fresh returns the entry of a cached policy that is valid even if the coarse clock is a tick behind; nil if there is
-// none.
-func (n *Namespace) fresh(entity, resource string, own bool) *Entry {
-	now := n.clock.Read(n.start)
+// fresh returns a cached policy that is valid even if the coarse clock is a tick behind; nil if there is none.
+func (n *Namespace) fresh(entity, resource string, own bool) *Policy {
+	now := int64(n.clock.Read(n.start)+1) * coarse.Tick
 	s := n.pinned
 	if s == nil {
 		f := n.found.Load()
-		if f == nil || f.registry != n.registry.Load() || int64(now+1)*coarse.Tick >= f.until {
+		if f == nil || f.registry != n.registry.Load() || now >= f.until {
 			return nil
 		}
 		s = f.state
 	}
-	generation := uint32(s.generation.Load())
-	e := s.policies(own).find(entity, resource)
-	if e == nil || now >= e.expires || e.generation.Load() != generation {
+	generation := s.generation.Load()
+	p := s.policies(own).find(entity, resource)
+	if p == nil || now >= p.expires || p.generation.Load() != generation {
 		return nil
 	}
-	return e
+	return p
 }
 
-// Hit counts the use of a cached policy.
-func (r *Resolver) Hit(e *Entry) { r.hits.Add(e.stripe) }
+// Hit counts the use of a cached policy. Names differ most at their ends.
+func (r *Resolver) Hit(p *Policy) { r.hits.Add(p.Entity[len(p.Entity)-1]) }
 
 // lookup is where the contents of a policy come from.
 type lookup struct {
@@ -129,19 +127,21 @@ func (r *Resolver) build(
 	if err := record.CheckIDs(entity, resource); err != nil {
 		return nil, err
 	}
-	p := &Policy{NamespaceID: s.id, Entity: entity, Resource: resource, freshness: freshness{state: s}}
+	p := &Policy{NamespaceID: s.id, Entity: entity, Resource: resource, made: made{state: s}}
 	p.generation.Store(s.generation.Load()) // before anything is read
 	began := r.elapsed()
 	sh, until, err := from.share()
 	if err != nil {
 		return nil, err
 	}
-	p.Share = sh
+	if p.Share = &Whole; sh != Whole {
+		p.Share = new(sh)
+	}
 	c, err := from.chain(s.id, entity, resource, !own)
 	if err != nil {
 		return nil, err
 	}
-	if len(c.plans)+len(c.above)+len(c.aggregates) > 0 {
+	if len(c.parents)+len(c.plans)+len(c.above)+len(c.aggregates) > 0 {
 		found := c.others
 		p.beside = &found
 	}
@@ -183,7 +183,6 @@ func (r *Resolver) build(
 // add adds an entity to a policy: a target on the resource, unless the request brings the limits there, and one on each
 // aggregate, as far as it has limits. The error is why limits are not known, if they matter.
 func (r *Resolver) add(p *Policy, m *member, brings bool) error {
-	p.Chain = append(p.Chain, m.id)
 	p.Thresholds = m.rs[slotSystem].nearLimit
 	b := store.Bucket{Namespace: p.NamespaceID, Entity: m.id, Resource: p.Resource}
 	targets := len(p.Targets)
@@ -220,7 +219,7 @@ func (m *member) candidates() []candidate {
 
 // charge adds a target for a bucket to a policy, with the limits of the first scope that has some.
 func (r *Resolver) charge(p *Policy, b store.Bucket, cs []candidate) error {
-	t := Target{Bucket: b, read: span{math.MaxUint64, 0}}
+	t := Target{read: span{math.MaxUint64, 0}}
 	from := &catalogRecord{}
 	for _, c := range cs {
 		// Including scopes without limits: they may have some by now. A plan's record may be newer than what named it.
@@ -230,26 +229,29 @@ func (r *Resolver) charge(p *Policy, b store.Bucket, cs []candidate) error {
 			return c.bad
 		}
 		t.phase.add(c.course)
-		if len(c.limits) > 0 {
+		if len(c.Limits) > 0 {
 			from = c.catalogRecord
 			break
 		}
 	}
-	if p.until = firstOf(p.until, t.phase.until); len(from.limits) == 0 {
+	if p.until = firstOf(p.until, t.phase.until); len(from.Limits) == 0 {
 		return nil
 	}
-	t.Limits, t.single = r.scaled.of(p.Share, from.limits, from.single)
-	t.Source, t.Manifest = from.source, from.manifest
+	t.limitSet = r.scaled.of(p.Share, from.set())
+	p.Requests = append(p.Requests, store.Debit{Bucket: b})
+	t.Debit = &p.Requests[len(p.Targets)]
 	t.setEpoch(cs, p.phases)
 	t.Epoch += p.Share.Epoch // neither ever decreases
-	t.Shadow = shadowsOf(b.Entity, from.limits, from.enforce)
+	t.Shadow = shadowsOf(b.Entity, from.Limits, from.enforce)
 	t.useFormer(from.former)
 	if err := p.Share.divides(t.Limits); err != nil {
 		return err
 	}
-	t.terms = p.Share.terms(from.terms)
 	p.Shadowed = p.Shadowed || t.Shadow != 0
 	p.Targets = append(p.Targets, t)
+	for i := range p.Targets {
+		p.Targets[i].Debit = &p.Requests[i] // they may have moved
+	}
 	return nil
 }
 

@@ -150,38 +150,37 @@ func (sh Share) terms(ts []record.Terms) []record.Terms {
 // common.
 type scaledSets struct {
 	mu sync.Mutex
-	m  map[*store.Limit]*scaledSet // by the first limit of the set
+	m  map[*limitSet]*scaledSet
 }
 
 type scaledSet struct {
 	num, den int64
 	least    bool
-	limits   []store.Limit
-	single   *store.Charge
+	limitSet
 }
 
 // maxParts bounds the cached parts; beyond it, they are made anew.
 const maxParts = 1 << 14
 
-// of returns the share's part of a set of limits, and what a request charges of it.
-func (ps *scaledSets) of(sh Share, limits []store.Limit, single *store.Charge) ([]store.Limit, *store.Charge) {
+// of returns the share's part of a set of limits.
+func (ps *scaledSets) of(sh *Share, set *limitSet) *limitSet {
 	if sh.Num == sh.Den {
-		return limits, single
+		return set
 	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if p := ps.m[&limits[0]]; p != nil && p.num == sh.Num && p.den == sh.Den && p.least == sh.Least &&
-		len(p.limits) == len(limits) {
-		return p.limits, p.single
+	if p := ps.m[set]; p != nil && p.num == sh.Num && p.den == sh.Den && p.least == sh.Least {
+		return &p.limitSet
 	}
-	p := &scaledSet{num: sh.Num, den: sh.Den, least: sh.Least, limits: make([]store.Limit, len(limits))}
-	for i, l := range limits {
-		p.limits[i] = sh.Of(l)
+	p := &scaledSet{sh.Num, sh.Den, sh.Least, *set}
+	p.Limits, p.terms = make([]store.Limit, len(set.Limits)), sh.terms(set.terms)
+	for i, l := range set.Limits {
+		p.Limits[i] = sh.Of(l)
 	}
-	p.single = singleCharge(p.limits)
+	p.charge()
 	if ps.m == nil || len(ps.m) >= maxParts {
-		ps.m = make(map[*store.Limit]*scaledSet)
+		ps.m = make(map[*limitSet]*scaledSet)
 	}
-	ps.m[&limits[0]] = p
-	return p.limits, p.single
+	ps.m[set] = p
+	return &p.limitSet
 }

@@ -74,9 +74,9 @@ func traced(r *Resolver, p *Policy, found *member, own bool) Member {
 		on := Aggregate{Resource: p.others().aggregates[i]}
 		for _, c := range cs {
 			if c.from != "" {
-				on.Scopes = append(on.Scopes, ScopeLimits{c.from, c.limits, c.enforce, c.onUnavailable})
+				on.Scopes = append(on.Scopes, ScopeLimits{c.from, c.Limits, c.enforce, c.onUnavailable})
 			}
-			m.Charged = m.Charged || len(c.limits) > 0
+			m.Charged = m.Charged || len(c.Limits) > 0
 		}
 		m.On = append(m.On, on)
 		b.Resource = on.Resource
@@ -88,9 +88,9 @@ func traced(r *Resolver, p *Policy, found *member, own bool) Member {
 			continue
 		}
 		if own {
-			m.Scopes = append(m.Scopes, ScopeLimits{l.source, rec.limits, rec.enforce, rec.onUnavailable})
+			m.Scopes = append(m.Scopes, ScopeLimits{l.source, rec.Limits, rec.enforce, rec.onUnavailable})
 		}
-		m.Charged = m.Charged || len(rec.limits) > 0
+		m.Charged = m.Charged || len(rec.Limits) > 0
 	}
 	return m
 }
@@ -165,6 +165,7 @@ func (n *Namespace) InForceAfter(
 	share := n.shareOf(ctx, n.name)
 	targets := make([]Target, len(buckets))
 	for i, b := range buckets {
+		targets[i] = Target{Debit: new(store.Debit), limitSet: new(limitSet)}
 		var cs []candidate
 		for _, sc := range Scopes(b.Entity, plans[b.Entity], b.Resource) {
 			c := candidate{&catalogRecord{}, SourceOf(sc), 0, nil}
@@ -176,7 +177,7 @@ func (n *Namespace) InForceAfter(
 			}
 			cs = append(cs, c)
 		}
-		p := &Policy{NamespaceID: b.Namespace, Resource: b.Resource, Share: share}
+		p := &Policy{NamespaceID: b.Namespace, Resource: b.Resource, Share: &share}
 		p.phases = read[record.SystemKey(b.Namespace)].phases
 		switch err := n.charge(p, b, cs); {
 		case err != nil:
@@ -220,7 +221,7 @@ func (n *Namespace) plansOfBuckets(
 	for _, b := range buckets {
 		if read[record.SystemKey(b.Namespace)].plans &&
 			!slices.ContainsFunc(Scopes(b.Entity, "", b.Resource), func(sc record.Scope) bool {
-				return sc.Entity != "" && len(read[sc.Key(b.Namespace)].limits) > 0
+				return sc.Entity != "" && len(read[sc.Key(b.Namespace)].Limits) > 0
 			}) {
 			without, ids = append(without, b), append(ids, b.Entity)
 		}

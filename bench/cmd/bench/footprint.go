@@ -31,7 +31,7 @@ func footprintRows() []row {
 		},
 		{
 			name: "memory: per bucket in use, through a limiter, with its caches", unit: size,
-			contenders: []contender{{name: "weir", size: perBucket(weirLimiter)}},
+			contenders: []contender{{name: "weir", size: perBucket(weirLimiter)}}, target: target{value: 260},
 		},
 	}
 }

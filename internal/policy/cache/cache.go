@@ -40,6 +40,7 @@ func (e Errors) Error() string { return errors.Join(e...).Error() }
 // Cache maps keys to values. See [New].
 type Cache[K comparable, V any] struct {
 	cfg          Config[K, V]
+	start        time.Time
 	hits, misses atomic.Uint64
 
 	mu      sync.Mutex
@@ -52,7 +53,7 @@ type Cache[K comparable, V any] struct {
 
 type entry[V any] struct {
 	value   V
-	expires time.Time
+	expires time.Duration // since the cache's start
 }
 
 type flight[V any] struct {
@@ -69,7 +70,8 @@ type flight[V any] struct {
 func New[K comparable, V any](cfg Config[K, V]) *Cache[K, V] {
 	cfg.TTL = min(cfg.TTL, 100*365*24*time.Hour) // practically forever, without overflowing sums of times
 	return &Cache[K, V]{
-		cfg: cfg, entries: make(map[K]entry[V]), sizes: make(map[string]int), flights: make(map[K]*flight[V]),
+		cfg: cfg, start: time.Now(), entries: make(map[K]entry[V]), sizes: make(map[string]int),
+		flights: make(map[K]*flight[V]),
 	}
 }
 
@@ -93,9 +95,9 @@ func (c *Cache[K, V]) Get(ctx context.Context, keys []K, load Load[K, V]) ([]V, 
 
 // Begin is Get in two steps: it begins to load what is missing, and the function that it returns waits.
 func (c *Cache[K, V]) Begin(ctx context.Context, keys []K, load Load[K, V]) func() ([]V, time.Time, error) {
-	now := time.Now()
+	now := time.Since(c.start)
 	values := make([]V, len(keys))
-	until := now.Add(c.cfg.TTL + c.cfg.TTL/10) // the longest that any entry may live
+	until := now + c.cfg.TTL + c.cfg.TTL/10 // the longest that any entry may live
 	type wait struct {
 		of int
 		*flight[V]
@@ -106,9 +108,9 @@ func (c *Cache[K, V]) Begin(ctx context.Context, keys []K, load Load[K, V]) func
 	done := make(chan struct{})
 	c.mu.Lock()
 	for i, k := range keys {
-		if e, ok := c.entries[k]; ok && now.Before(e.expires) {
+		if e, ok := c.entries[k]; ok && now < e.expires {
 			values[i] = e.value
-			until = earlier(until, e.expires)
+			until = min(until, e.expires)
 			c.hits.Add(1)
 			continue
 		}
@@ -144,9 +146,9 @@ func (c *Cache[K, V]) Begin(ctx context.Context, keys []K, load Load[K, V]) func
 				return nil, time.Time{}, f.err
 			}
 			values[f.of] = f.entry.value
-			until = earlier(until, f.entry.expires)
+			until = min(until, f.entry.expires)
 		}
-		return values, until, nil
+		return values, c.start.Add(until), nil
 	}
 }
 
@@ -173,7 +175,7 @@ func (c *Cache[K, V]) fly(ctx context.Context, keys []K, fs []*flight[V], load L
 }
 
 func (c *Cache[K, V]) finish(keys []K, fs []*flight[V], values []V, err error) {
-	now := time.Now()
+	now := time.Since(c.start)
 	some, partly := err.(Errors) //nolint:errorlint // Load returns it unwrapped
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -191,14 +193,14 @@ func (c *Cache[K, V]) finish(keys []K, fs []*flight[V], values []V, err error) {
 		good := known && c.good(old.value)
 		switch {
 		case err == nil:
-			f.entry = entry[V]{values[i], now.Add(jitter(c.cfg.TTL))}
+			f.entry = entry[V]{values[i], now + jitter(c.cfg.TTL)}
 		case good: // last known good, until the next try
-			f.entry = entry[V]{old.value, now.Add(jitter(min(c.cfg.TTL, retryAfter)))}
+			f.entry = entry[V]{old.value, now + jitter(min(c.cfg.TTL, retryAfter))}
 		case known: // newer than what the fallback may have
 			f.err = err
 		default:
 			if v, ok := c.fallback(k); ok && c.good(v) {
-				f.entry = entry[V]{v, now.Add(jitter(min(c.cfg.TTL, retryAfter)))}
+				f.entry = entry[V]{v, now + jitter(min(c.cfg.TTL, retryAfter))}
 			} else {
 				f.err = err
 			}
@@ -329,14 +331,14 @@ func (c *Cache[K, V]) ExpireFunc(f func(K) bool) {
 // ExpireWithin is ExpireFunc with a period: each key expires at some time within it, so that they are not all loaded
 // at once.
 func (c *Cache[K, V]) ExpireWithin(f func(K) (within time.Duration, ok bool)) {
-	now := time.Now()
+	now := time.Since(c.start)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for k, e := range c.entries {
 		if within, ok := f(k); ok && within <= 0 {
 			c.entries[k] = entry[V]{value: e.value}
 		} else if ok {
-			c.entries[k] = entry[V]{e.value, earlier(e.expires, now.Add(rand.N(within)))}
+			c.entries[k] = entry[V]{e.value, min(e.expires, now+rand.N(within))}
 		}
 	}
 	for k, fl := range c.flights {
@@ -380,11 +382,4 @@ func jitter(d time.Duration) time.Duration {
 		return 0
 	}
 	return d - d/10 + rand.N(d/5+1)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }

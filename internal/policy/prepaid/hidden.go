@@ -240,7 +240,7 @@ func (c *check) hides(ctx context.Context, ch *Change, states []store.State) err
 		if err != nil {
 			return err
 		}
-		after := make([]policy.Target, len(buckets))
+		var after []policy.Target
 		if !c.all {
 			if after, err = c.policies.InForceAfter(ctx, buckets, c.after, from); err != nil {
 				return err
@@ -248,7 +248,7 @@ func (c *check) hides(ctx context.Context, ch *Change, states []store.State) err
 		}
 		for i := range states {
 			for _, l := range states[i].Limits {
-				if name := l.Limit.Name; left(l) && has(&before[i], name) && !has(&after[i], name) {
+				if name := l.Limit.Name; left(l) && has(&before[i], name) && (c.all || !has(&after[i], name)) {
 					return c.refuse(buckets[i], name, -l.Level/1000)
 				}
 			}
