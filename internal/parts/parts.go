@@ -2,10 +2,13 @@
 package parts
 
 import (
+	"errors"
+
 	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/internal/outage"
 	"github.com/weirlimits/weir/internal/parts/holds"
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -32,6 +35,12 @@ type Handle struct{ parts Parts }
 func Join(p Parts) Handle { return Handle{p} }
 
 func (h *Handle) reach() Parts { return h.parts }
+
+// NoShare reports whether an error of a decision is that the process has no share of the limits: its cell is joining or
+// drained, or it would use whole limits on the store of a cell.
+func NoShare(err error) bool {
+	return errors.Is(err, policy.ErrNoShare) || errors.Is(err, record.ErrOfCell)
+}
 
 // Of returns the parts of a limiter.
 func Of(limiter interface{ reach() Parts }) Parts { return limiter.reach() }

@@ -64,7 +64,7 @@ func registered(v *cells.View, name string, share int64) []Finding {
 		}}
 	}
 	c := &v.Cells[i]
-	return []Finding{roleFinding(v, c), shareFinding(c, share), processesFinding(c), splitFinding(v)}
+	return []Finding{roleFinding(v, c), shareFinding(c, share), processesFinding(c), splitFinding(v), differFinding(v)}
 }
 
 // roleFinding reports the cell's state, and whether it leads.

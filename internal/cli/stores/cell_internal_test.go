@@ -51,6 +51,11 @@ func TestCellFindings(t *testing.T) {
 			cells.Whole / 2, "limits ",
 			map[string]string{"limits": "all cells together admitted 1.50 × a limit of team"},
 		},
+		"limits that differ": {
+			cells.View{Leader: "a", Differ: []string{"default"}, Cells: []cells.CellView{{Name: "eu", Shares: half, Instances: one}}},
+			cells.Whole / 2, "limits of cells ",
+			map[string]string{"limits of cells": "differ in default"},
+		},
 		"not a cell": {cells.View{}, -1, "registry ", map[string]string{"registry": "knows 0 cells, and eu is none of them"}},
 	} {
 		t.Run(name, func(t *testing.T) {

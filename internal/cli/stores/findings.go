@@ -27,22 +27,29 @@ func held(ctx context.Context, st store.Store) (all []Finding) {
 	return append(all, usageFinding(ctx, st))
 }
 
-// limitsFinding returns nothing about a store that is no registry of cells. That limits differ keeps nobody from
-// deciding.
+// limitsFinding returns nothing about a store that is no registry of cells.
 func limitsFinding(ctx context.Context, st store.Store) Finding {
-	const name = "limits of cells"
 	v, err := cells.Registry{Catalog: st}.Inspect(ctx)
 	switch {
 	case err != nil:
-		return findingOf(name, err, "")
+		return findingOf(limitsOfCells, err, "")
 	case len(v.Cells) == 0:
 		return Finding{}
-	case len(v.Differ) > 0:
-		f := findingOf(name, nil, "differ in "+strings.Join(v.Differ, ", "))
-		f.Remedy = "compare them in the cells' stores, and copy them from one store with weir serve --mirror"
-		return f
 	}
-	return findingOf(name, nil, "do not differ, as far as cells are asked for the same entities")
+	return differFinding(&v)
+}
+
+const limitsOfCells = "limits of cells"
+
+// differFinding judges whether two cells go by different limits, so that together they may admit more than either.
+func differFinding(v *cells.View) Finding {
+	if len(v.Differ) > 0 {
+		return Finding{
+			Name: limitsOfCells, Detail: "differ in " + strings.Join(v.Differ, ", "),
+			Remedy: "compare them in the cells' stores, and copy them from one store with weir serve --mirror",
+		}
+	}
+	return findingOf(limitsOfCells, nil, "do not differ, as far as cells are asked for the same entities")
 }
 
 // cellFinding returns nothing about a store that belongs to no cell.

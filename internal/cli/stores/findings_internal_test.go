@@ -87,7 +87,7 @@ func TestLimitsFinding(t *testing.T) {
 	if err := st.Commit(t.Context(), store.Write{Record: grants}); err != nil {
 		t.Fatal(err)
 	}
-	if f := limitsFinding(t.Context(), st); !f.OK || f.Remedy == "" || f.Detail != "differ in default, tenant" {
+	if f := limitsFinding(t.Context(), st); f.OK || f.Remedy == "" || f.Detail != "differ in default, tenant" {
 		t.Errorf("two cells that differ: %+v", f)
 	}
 }

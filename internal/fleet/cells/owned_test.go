@@ -1,11 +1,14 @@
 package cells_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,6 +23,7 @@ import (
 	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
+	"github.com/weirlimits/weir/internal/serve/metrics"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest"
 	"github.com/weirlimits/weir/internal/testkit/redistest"
 	"github.com/weirlimits/weir/store"
@@ -203,13 +207,21 @@ func TestOwnedServer(t *testing.T) {
 		if _, ok := st.(store.Watcher); ok {
 			ttl = time.Hour
 		}
-		lim := library(t, st, weir.Config{CacheTTL: ttl})
+		counts, err := metrics.New(metrics.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(counts.Close)
+		lim := library(t, st, weir.Config{CacheTTL: ttl, Observer: counts.Observer()})
 		if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerMinute("rpm", 1000)); err != nil {
 			t.Fatal(err)
 		}
 		flow := configflow.New(configflow.Config{Limiter: lim, Store: st, Poll: 50 * time.Millisecond})
 		go func() { _ = flow.Run(t.Context()) }()
-		srv, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: lim}})
+		var log bytes.Buffer // written by requests, which are in turn
+		srv, err := httpapi.New(httpapi.Config{Config: decide.Config{
+			Limiter: lim, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,6 +242,18 @@ func TestOwnedServer(t *testing.T) {
 		until(t, "it refuses", func() bool { return acquire().Code == http.StatusServiceUnavailable })
 		if w := acquire(); !strings.Contains(w.Body.String(), "the server needs --cell") {
 			t.Errorf("it refuses with %s", w.Body)
+		}
+		if !strings.Contains(log.String(), `what="the server has no share of the limits"`) ||
+			!strings.Contains(log.String(), "give --cell eu-1") || strings.Contains(log.String(), "in time") {
+			t.Errorf("it logs %s", log.String())
+		}
+		page := httptest.NewRecorder()
+		counts.Handler().ServeHTTP(page, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+		for outcome, want := range map[string]bool{"no_share": true, "failed": false} {
+			counted := regexp.MustCompile(`weir_decisions_total\{outcome="` + outcome + `",resource="r"\} [1-9]`)
+			if got := counted.MatchString(page.Body.String()); got != want {
+				t.Errorf("it counts decisions as %s: %v", outcome, got)
+			}
 		}
 		until(t, "it is not ready", func() bool { return send(http.MethodGet, "/readyz", "").Code == http.StatusServiceUnavailable })
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/serve/watch"
 )
@@ -136,6 +137,8 @@ func faultOf(err error) (f Fault) {
 	case errors.Is(err, weir.ErrOfCell):
 		f.Code = Code(weir.CodeUnavailable)
 		f.Detail = "the store belongs to a cell, which has a share of the limits: the server needs --cell; see its log"
+	case parts.NoShare(err):
+		return faultOf(ErrNoShare)
 	case errors.Is(err, watch.ErrTooMany):
 		f.Code, f.Detail = Watched, err.Error()
 	case errors.Is(err, watch.ErrClosed):
@@ -180,6 +183,8 @@ func (l *logs) Fault(ctx context.Context, err error, from string, at ...slog.Att
 	case errors.As(err, &own):
 	case f.Code == Code(weir.CodeInternal):
 		l.Trouble(ctx, "a request failed", err, at...)
+	case parts.NoShare(err):
+		l.Trouble(ctx, "the server has no share of the limits", err, at...)
 	case (f.Code == Code(weir.CodeUnavailable) || f.Code == Code(weir.CodeCanceled)) && ctx.Err() == nil:
 		l.Trouble(ctx, "the store did not answer a request in time", err, at...)
 	}

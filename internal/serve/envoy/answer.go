@@ -181,7 +181,7 @@ func (c *call) deny(resp *rlsv3.RateLimitResponse, added []*corev3.HeaderValue) 
 // kinds are the kinds of refusals, except by a limit.
 var kinds = map[reason]*answer.Kind{
 	reasonBurst: answer.ExceedsBurst, reasonUnknown: answer.UnknownEntity, reasonBuckets: answer.BucketQuota,
-	reasonStore: answer.Unavailable,
+	reasonStore: answer.Unavailable, reasonShare: answer.Unavailable,
 }
 
 // reason is the reason for an answer, for Envoy's logs.
@@ -196,6 +196,7 @@ const (
 	reasonOverrides  reason = "too many different limits of descriptors"
 	reasonReturn     reason = "more is returned than was taken lately"
 	reasonStore      reason = "the store did not answer in time"
+	reasonShare      reason = "the server has no share of the limits"
 	reasonUnknown    reason = "unknown entity"
 	reasonBuckets    reason = "the namespace has too many buckets"
 	reasonDomain     reason = "unknown domain"

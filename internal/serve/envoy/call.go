@@ -322,8 +322,12 @@ func (c *call) failed(ctx context.Context, err error) (at int, unknown bool) {
 		c.s.trouble(ctx, "the mapping and the limits do not fit", err)
 		return at, c.unknown(ctx, c.requests[at].at, reasonNoLimits)
 	default:
-		c.s.trouble(ctx, "the store did not answer a request in time", err)
-		c.refuseWhere(func(*request) bool { return true }, reasonStore)
+		what, why := "the store did not answer a request in time", reasonStore
+		if parts.NoShare(err) {
+			what, why = "the server has no share of the limits", reasonShare
+		}
+		c.s.trouble(ctx, what, err)
+		c.refuseWhere(func(*request) bool { return true }, why)
 		c.degraded, c.retry = true, time.Second
 	}
 	return 0, false

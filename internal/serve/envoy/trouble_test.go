@@ -17,6 +17,8 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/parts"
+	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/internal/serve/envoy"
 )
 
@@ -100,6 +102,21 @@ func TestStoreInTrouble(t *testing.T) {
 					})
 				})
 			}
+		}
+	}
+}
+
+// Without a share of its cell's limits, a server refuses, and the reason is not that the store was late.
+func TestNoShare(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *weir.Config, _ *envoy.Config) { c.OnUnavailable = weir.OnUnavailableAllow })
+	b.set("", "", weir.PerHour("rph", 10))
+	for _, err := range []error{policy.NoShare(), &record.CellError{Cell: "eu-1"}} {
+		trouble := func(context.Context) error { return err }
+		b.store.take.Store(&trouble)
+		resp := b.want(code{over}, entry("user=a"))
+		if fact(resp, "reason") != "the server has no share of the limits" {
+			t.Errorf("%v: %s", err, resp.DynamicMetadata)
 		}
 	}
 }

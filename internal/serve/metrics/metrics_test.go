@@ -13,6 +13,8 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/clock"
+	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/internal/serve/metrics"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
@@ -322,6 +324,23 @@ func TestMadeUpNames(t *testing.T) {
 		`weir_decisions_total{outcome="unmetered",resource="other"} 2`, `weir_decisions_total{outcome="failed",resource="other"} 2`,
 		`weir_decisions_total{outcome="invalid",resource="other"} 2`, `weir_decisions_total{outcome="allowed",resource="api"} 1`,
 	)
+}
+
+// A decision of a process without a share of the limits is not counted as one that the store did not answer.
+func TestNoShare(t *testing.T) {
+	t.Parallel()
+	r := setup(t, metrics.Config{})
+	r.take("alice", "api", weir.Tokens{"rph": 1})
+	for _, err := range []error{policy.NoShare(), &record.CellError{Cell: "eu-1"}} {
+		r.store.err = err
+		if _, err := r.lim.Acquire(t.Context(), weir.Request{Entity: "a", Resource: "api", OnUnavailable: weir.OnUnavailableAllow}); err == nil {
+			t.Errorf("admitted after %v", r.store.err)
+		}
+	}
+	r.has(`weir_decisions_total{outcome="no_share",resource="api"} 2`, `weir_decisions_total{outcome="failed",resource="api"} 0`)
+	if o := r.m.Overview("default"); o.Totals.Failed != 2 {
+		t.Errorf("the overview counts %+v", o.Totals)
+	}
 }
 
 // Names that callers invent, which only the system's limits or their own apply to, leave room for those of the catalog.

@@ -109,6 +109,9 @@ func outcomeOf(e *weir.DecidedEvent) (outcome, *weir.ExceededError) {
 	if over, ok := e.Err.(*weir.ExceededError); ok {
 		return refused, over
 	}
+	if parts.NoShare(e.Err) {
+		return noShare, nil
+	}
 	var over *weir.ExceededError
 	errors.As(e.Err, &over)
 	return outcomeByCode[weir.CodeOf(e.Err)], over

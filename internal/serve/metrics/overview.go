@@ -157,7 +157,7 @@ func (t *Totals) add(n *[outcomes]uint64) {
 	t.Refused += n[refused]
 	t.Degraded += n[local] + n[unmetered]
 	t.Local += n[local]
-	t.Failed += n[failed]
+	t.Failed += n[failed] + n[noShare]
 }
 
 // OverviewJSON is [Metrics.Overview] as JSON on one line.

@@ -62,12 +62,13 @@ const (
 	local             // admitted without the store, from this process's share of the limits
 	unmetered         // admitted without the store and without limits: on_unavailable is allow
 	failed            // not answered by the store, or not in time
+	noShare           // not made: the process has no share of the limits; see [parts.NoShare]
 	invalid           // the caller's mistake: no limit and no store decided
 	outcomes
 )
 
 func (o outcome) String() string {
-	return [...]string{"allowed", "refused", "local", "unmetered", "failed", "invalid"}[o]
+	return [...]string{"allowed", "refused", "local", "unmetered", "failed", "no_share", "invalid"}[o]
 }
 
 const (

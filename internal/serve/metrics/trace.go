@@ -255,7 +255,7 @@ func (t *Tracing) decided(ctx context.Context, e *weir.DecidedEvent, o outcome) 
 			attribute.String("weir.namespace", e.Namespace), attribute.String("weir.entity", text(e.Entity)),
 			attribute.String("weir.resource", text(e.Resource)), attribute.String("weir.outcome", o.String()),
 		))
-	if o == failed {
+	if o == failed || o == noShare {
 		span.SetStatus(codes.Error, e.Err.Error())
 	}
 	sp.children(within)
