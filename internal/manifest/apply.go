@@ -250,10 +250,8 @@ func takeLock(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions
 		case err != nil:
 			return nil, err
 		case lock.Last().Revision != p.Last.Revision:
-			err := fmt.Errorf(
-				"manifest %q was applied by %s after the plan was made: plan again: %w", p.Manifest, lock.Last().By,
-				weir.ErrConflict,
-			)
+			err := fmt.Errorf("manifest %q was applied by %s after the plan was made: plan again: %w", p.Manifest,
+				lock.Last().By, weir.ErrConflict)
 			return nil, errors.Join(err, lock.Release(ctx))
 		}
 		if err := p.givable(ctx, lim); err != nil {

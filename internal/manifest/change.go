@@ -44,12 +44,19 @@ type Change struct {
 	Was []weir.Limit `json:"limits_before,omitempty"`
 	Set []weir.Limit `json:"limits_after,omitempty"`
 	// Refused is why applying the change is refused: it would hide a balance that is not 0.
-	Refused string `json:"refused,omitempty"`
-	// Outside reports that a managed record was changed by something other than its manifest.
-	Outside bool           `json:"outside,omitempty"`
+	Refused string         `json:"refused,omitempty"`
 	Touches *reach.Touches `json:"touches,omitempty"` // of a change to limits
 
+	standing
 	work
+}
+
+// standing is how the live record came to differ.
+type standing struct {
+	// Outside reports that a managed record was changed by something other than its manifest.
+	Outside bool `json:"outside,omitempty"`
+	// Staged reports that the unfinished rollout applies the change to a share of the entities.
+	Staged bool `json:"staged,omitempty"`
 }
 
 // work is what applying a change does.

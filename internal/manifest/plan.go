@@ -118,6 +118,9 @@ func Make(ctx context.Context, lim *weir.Limiter, m *Manifest, opts PlanOptions)
 	p.State = p.state()
 	p.Warnings = warnings(ctx, m, lv, p.before.At)
 	limits := p.after()
+	if left != nil && left.Same {
+		left.match(p.Changes)
+	}
 	for i := range p.Changes {
 		p.Changes[i].describe(p.before, limits)
 	}
@@ -278,7 +281,8 @@ func (p *Plan) undeclared(k Key) {
 			return
 		}
 	}
-	c := Change{Action: Delete, work: work{key: k, before: old}, Outside: hash(&old) != old.Managed().Hash}
+	c := Change{Action: Delete, work: work{key: k, before: old}}
+	c.Outside = hash(&old) != old.Managed().Hash
 	switch {
 	case p.manifest.moving[k] != "":
 		return

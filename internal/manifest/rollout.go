@@ -58,10 +58,8 @@ type StoppedError struct {
 // Error returns the reason, and what to do.
 func (e *StoppedError) Error() string {
 	if e.Restore != nil {
-		return fmt.Sprintf(
-			"stopped at %d%%: %s; not all changes were rolled back: %s; apply the previous manifest", e.Percent, e.Err,
-			e.Restore,
-		)
+		return fmt.Sprintf("stopped at %d%%: %s; not all changes were rolled back: %s; apply the previous manifest",
+			e.Percent, e.Err, e.Restore)
 	}
 	return fmt.Sprintf("stopped at %d%%: %s; the limits are as they were before", e.Percent, e.Err)
 }
@@ -180,8 +178,9 @@ func (r *rollout) begin(ctx context.Context) error {
 	case left != nil && (!left.Same || left.Terms.Bake == 0 && r.opts.Terms == nil): // without: of an earlier weir
 		return &UnfinishedError{p.Manifest, left.Ongoing}
 	case left != nil:
-		r.state = *left
-		r.goOn()
+		if r.state = *left; r.state.match(p.Changes) == 0 { // all are as declared: it was interrupted at its end
+			r.state.Records = nil
+		}
 	default:
 		r.state = rolling{Ongoing{Hash: p.Hash}, stagesOf(p.Changes, p.before)}
 	}
@@ -202,22 +201,21 @@ func (r *rollout) begin(ctx context.Context) error {
 	return r.keep(ctx, r.state.Percent)
 }
 
-// goOn finds the records of an interrupted rollout in the plan. If none is left, all are as declared: the rollout was
-// interrupted at its end.
-func (r *rollout) goOn() {
-	todo := 0
-	for i := range r.state.Records {
-		s := &r.state.Records[i]
-		for j := range r.plan.Changes {
-			if c := &r.plan.Changes[j]; !c.key.Own && c.after != nil && c.key.Scope == s.Scope {
-				s.change, s.current = c, c.before
-				todo++
-			}
+// match finds the records of the rollout among the changes of a plan, and returns how many are left.
+func (r *rolling) match(changes []Change) (left int) {
+	of := make(map[admin.Scope]*stage, len(r.Records))
+	for i := range r.Records {
+		of[r.Records[i].Scope] = &r.Records[i]
+	}
+	for i := range changes {
+		c := &changes[i]
+		if s := of[c.key.Scope]; s != nil && !c.key.Own && c.after != nil {
+			s.change, s.current = c, c.before
+			c.Staged = r.Percent > 0 && c.before.Version != s.Before.Version
+			left++
 		}
 	}
-	if todo == 0 {
-		r.state.Records = nil
-	}
+	return left
 }
 
 // keep stores the stage of the rollout, before anything is changed for it.
@@ -366,12 +364,8 @@ func (r *rollout) restore(ctx context.Context) error {
 			s.current = now
 			ours = append(ours, *s)
 		default:
-			others = errors.Join(
-				others,
-				fmt.Errorf(
-					"%s was changed by another process in the meantime: %w", Key{Scope: s.Scope}, weir.ErrConflict,
-				),
-			)
+			others = errors.Join(others, fmt.Errorf("%s was changed by another process in the meantime: %w",
+				Key{Scope: s.Scope}, weir.ErrConflict))
 		}
 	}
 	r.state.Records = ours

@@ -167,10 +167,10 @@ continues from there: with --stage by what its flags define, otherwise as before
 				})
 			}
 			if err != nil {
-				return unchanged(err)
+				return unchanged(ctx, err)
 			}
 			if _, err := rules.allow(plans, len(q.Stages) > 0); err != nil {
-				return unchanged(err)
+				return unchanged(ctx, err)
 			}
 			return applyPlans(ctx, r, p, plans, &q.applyFlags, &q.stageFlags, 0)
 		})
@@ -208,11 +208,28 @@ func (q *applyRequest) read(r *kit.Run) (saved []byte, ms []*manifest.Manifest, 
 }
 
 // unchanged adds to the error of an apply that has not begun that nothing was changed.
-func unchanged(err error) error {
+func unchanged(ctx context.Context, err error) error {
 	if errors.Is(err, kit.ErrCancelled) {
 		return err
 	}
-	return fmt.Errorf("%w; nothing was changed", err)
+	return interrupted(ctx, fmt.Errorf("%w; %w", err, manifest.ErrNotBegun))
+}
+
+var errInterrupted = errors.New("interrupted")
+
+// interrupted returns the error of an apply or, if an interrupt ended it, one that states what is in force.
+func interrupted(ctx context.Context, err error) error {
+	var stopped *manifest.StoppedError
+	switch {
+	case ctx.Err() == nil || !errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &stopped):
+		stopped.Err = errInterrupted
+		return stopped
+	case errors.Is(err, manifest.ErrNotBegun):
+		return fmt.Errorf("%w; %w", errInterrupted, manifest.ErrNotBegun)
+	}
+	return fmt.Errorf("%w: what has been applied stays; apply again to continue", errInterrupted)
 }
 
 // applyPlans shows plans, asks for confirmation where necessary, and applies them.
@@ -234,7 +251,7 @@ func applyPlans(
 		}
 	}
 	if err := agree(ctx, a, plans, flags); err != nil {
-		return unchanged(err)
+		return unchanged(ctx, err)
 	}
 	out := api.Applied{Results: []manifest.Result{}}
 	var failure error
@@ -246,7 +263,7 @@ func applyPlans(
 			out.Results = append(out.Results, res)
 		}
 		if err != nil {
-			failure = partly(fmt.Errorf("apply to namespace %s: %w", p.Namespace, err))
+			failure = partly(fmt.Errorf("apply to namespace %s: %w", p.Namespace, interrupted(ctx, err)))
 			break
 		}
 	}

@@ -94,16 +94,29 @@ var driftTexts = map[drift.Why]string{
 	drift.Undeclared: "live, but no longer declared",
 }
 
+// whyText returns why a record is not as declared, given the unfinished rollout of its manifest or nil.
+func whyText(why drift.Why, o *manifest.Ongoing) string {
+	switch {
+	case o == nil:
+	case why == drift.Staged:
+		return fmt.Sprintf("in stages, in force for %d%% of the entities", o.Percent)
+	case why == drift.Unapplied && o.Same:
+		return "not applied yet: the rollout is unfinished"
+	}
+	return driftTexts[why]
+}
+
 func printDrift(a *kit.Run, d *drift.Report) {
 	a.Out.Println(a.Out.Bold("Drift of " + titleOf(d.Namespace, d.Manifest)))
 	if d.Missing {
 		a.Out.Println("The namespace does not exist.")
 	}
+	printOngoing(a, d.Rollout)
 	byHand := false
 	for i := range d.Drift {
 		r := &d.Drift[i]
 		byHand = byHand || r.Why.Hand()
-		head := signs[r.Action] + " " + headOf(r.Target, r.Own, r.Scope) + ": " + driftTexts[r.Why]
+		head := signs[r.Action] + " " + headOf(r.Target, r.Own, r.Scope) + ": " + whyText(r.Why, d.Rollout)
 		if r.By != "" {
 			head += ", by " + r.By + " at " + kit.Instant(r.At)
 		}

@@ -127,7 +127,7 @@ manifest file does not change: applying it again undoes the rollback.`,
 			}
 			plans, err := makePlans(ctx, p, ms, manifest.PlanOptions{})
 			if err != nil {
-				return unchanged(err)
+				return unchanged(ctx, err)
 			}
 			return applyPlans(ctx, r, p, plans, &q.applyFlags, new(stageFlags), q.Revision)
 		})

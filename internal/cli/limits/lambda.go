@@ -289,7 +289,10 @@ func (p *provisioner) abort(
 	ctx context.Context, plan *manifest.Plan, opts manifest.ApplyOptions, step manifest.Step, why error,
 ) error {
 	if !step.Begun {
-		return why
+		return fmt.Errorf("%w; %w", why, manifest.ErrNotBegun)
+	}
+	if ctx.Err() != nil {
+		why = errInterrupted
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()

@@ -3,6 +3,7 @@ package limits
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weirlimits/weir/admin"
@@ -46,13 +47,7 @@ func printPlan(a *kit.Run, p *manifest.Plan, note string) {
 	if p.CreateNamespace {
 		a.Out.Println("The namespace does not exist and will be created.")
 	}
-	switch o := p.Rollout; {
-	case o != nil && o.Same:
-		line(a, "A rollout of it is unfinished, at %d%%: apply continues it, %s.", o.Percent, termsText(o.Terms))
-	case o != nil:
-		line(a, "A rollout of another version (%s) is unfinished, at %d%%: apply ends it, for all entities at once.",
-			shortHash(o.Hash), o.Percent)
-	}
+	printOngoing(a, p.Rollout)
 	for i := range p.Changes {
 		printChange(a, &p.Changes[i])
 	}
@@ -60,6 +55,25 @@ func printPlan(a *kit.Run, p *manifest.Plan, note string) {
 		a.Out.Println()
 	}
 	printPlanTotals(a, p)
+}
+
+// printOngoing prints the stage of an unfinished rollout, and what comes next.
+func printOngoing(a *kit.Run, o *manifest.Ongoing) {
+	switch {
+	case o == nil:
+	case o.Same:
+		next := 100
+		for _, percent := range slices.Backward(o.Terms.Stages) {
+			if percent > o.Percent {
+				next = percent
+			}
+		}
+		line(a, "A rollout of it is unfinished, at %d%%, the next stage is %d%%: apply continues it, %s.", o.Percent,
+			next, termsText(o.Terms))
+	default:
+		line(a, "A rollout of another version (%s) is unfinished, at %d%%: apply ends it, for all entities at once.",
+			shortHash(o.Hash), o.Percent)
+	}
 }
 
 func titleOf(namespace, name string) string {

@@ -21,6 +21,7 @@ type Why string
 const (
 	Edited     Why = "edited"     // changed by hand
 	Removed    Why = "removed"    // removed by hand
+	Staged     Why = "staged"     // the unfinished rollout applies it to a share of the entities
 	Unapplied  Why = "unapplied"  // the manifest changed since it was applied, or was never applied
 	Unmanaged  Why = "unmanaged"  // live, but no manifest manages it
 	Undeclared Why = "undeclared" // managed by the manifest, but no longer declared
@@ -40,6 +41,8 @@ func of(p *manifest.Plan, c *manifest.Change, last *admin.AuditEvent) (Why, *adm
 		return Undeclared, nil
 	case c.Outside:
 		return Edited, last
+	case c.Staged:
+		return Staged, nil
 	case c.Action == manifest.Create && removed && p.Last.Revision > 0 && last.At.After(p.Last.At):
 		return Removed, last
 	case c.Action == manifest.Create && p.Last.Hash == p.Hash:
@@ -55,6 +58,8 @@ type Report struct {
 	Missing   bool     `json:"missing,omitempty"` // the namespace does not exist
 	Unchanged int      `json:"unchanged"`         // records that are as declared
 	Drift     []Record `json:"drift"`             // one per change of the plan
+	// Rollout is the unfinished rollout of the manifest, in this version or another one; nil if there is none.
+	Rollout *manifest.Ongoing `json:"rollout,omitempty"`
 	// Unmanaged has the live records that no manifest manages or declares.
 	Unmanaged []live.Unmanaged `json:"unmanaged"`
 }
@@ -79,7 +84,7 @@ func Reports(ctx context.Context, lim *weir.Limiter, plans []*manifest.Plan) ([]
 	for _, p := range plans {
 		d := Report{
 			Namespace: p.Namespace, Manifest: p.Manifest, Missing: p.CreateNamespace, Unchanged: p.Unchanged,
-			Drift: []Record{}, Unmanaged: append([]live.Unmanaged{}, p.Unmanaged...),
+			Drift: []Record{}, Rollout: p.Rollout, Unmanaged: append([]live.Unmanaged{}, p.Unmanaged...),
 		}
 		looked := 0
 		for i := range p.Changes {

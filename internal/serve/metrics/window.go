@@ -117,7 +117,8 @@ func (w *window) fill(o *Overview) {
 	o.PerSecond = Rates{
 		Allowed: tenths(float64(s.totals[allowed]) / seconds), Refused: tenths(float64(s.totals[refused]) / seconds),
 		Degraded: tenths(float64(s.totals[local]+s.totals[unmetered]) / seconds),
-		Local:    tenths(float64(s.totals[local]) / seconds), Failed: tenths(float64(s.totals[failed]+s.totals[noShare]) / seconds),
+		Local:    tenths(float64(s.totals[local]) / seconds),
+		Failed:   tenths(float64(s.totals[failed]+s.totals[noShare]) / seconds),
 	}
 	ms := func(d time.Duration) float64 { return float64(min(d, s.max)) / 1e6 }
 	o.Latency = Latency{P50: ms(s.took.quantile(0.5)), P99: ms(s.took.quantile(0.99)), Max: ms(s.max)}

@@ -57,7 +57,7 @@ function revision(name, n, signal) {
 }
 
 const reasons = {
-  edited: 'changed by hand', removed: 'removed by hand', unapplied: 'not applied yet', unmanaged: 'exists, but not managed', undeclared: 'managed, but no longer declared',
+  edited: 'changed by hand', removed: 'removed by hand', staged: 'in a rollout', unapplied: 'not applied yet', unmanaged: 'exists, but not managed', undeclared: 'managed, but no longer declared',
 };
 
 /** @param {any} d */
