@@ -16,10 +16,10 @@ type Meter struct {
 	denied int           // number of writes in a row that were throttled for their key
 }
 
-const (
-	hotRate = 800 // writes a second: 80 % of what one item can be
-	hotFor  = 2 * time.Second
-)
+// Rate is how many writes a second to an item are too many: 80 % of what one item can be.
+const Rate = 800
+
+const hotFor = 2 * time.Second
 
 // Saw takes a reading of a write's answer, and reports whether the item is written too often, or refuses writes for
 // that reason. What was measured while the bucket had another number of shards does not count.
@@ -56,7 +56,7 @@ func (m *Meter) Read(writes, now int64) {
 		m.hot = 0
 	case elapsed < int64(time.Second):
 		return
-	case float64(writes-m.writes)/(float64(elapsed)/float64(time.Second)) > hotRate:
+	case float64(writes-m.writes)/(float64(elapsed)/float64(time.Second)) > Rate:
 		m.hot += time.Duration(elapsed)
 	default:
 		m.hot = 0

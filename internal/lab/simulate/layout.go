@@ -11,6 +11,16 @@ import (
 // that.
 const patience = int64(250 * time.Millisecond)
 
+// follow makes the bucket have n shards, and drops what was seen of shards when there was another number.
+func (m *memory) follow(n int) {
+	m.n = n
+	for _, l := range m.lanes {
+		if l.state.On = l.place(); l.state.Outdated() {
+			l.state.Last, l.state.Refused.At = nil, time.Time{}
+		}
+	}
+}
+
 // moved places a job anew whose lane was outdated or throttled.
 func (p *process) moved(j *job, from *lane, it *plan.Item) {
 	p.s.after(0, func() { // deferred: a lane is in the middle of its planning
@@ -27,7 +37,7 @@ func (p *process) moved(j *job, from *lane, it *plan.Item) {
 		case hot && m.n > 1:
 			p.pick(m, from).add(j)
 		case from.k == 0 && it != nil && !it.Frozen && it.Shards != m.n:
-			m.n = it.Shards
+			m.follow(it.Shards)
 			p.pick(m, nil).add(j)
 		default:
 			m.relayout(p, j)
@@ -53,7 +63,7 @@ func (m *memory) look(p *process, begun, until int64) {
 			s.after(callTimeout, again)
 		case !root.Frozen || s.now >= begun+int64(writeTimeout):
 			if !root.Frozen {
-				m.n = root.Shards
+				m.follow(root.Shards)
 			}
 			moving := m.moving
 			m.moving = nil
@@ -97,7 +107,7 @@ func (m *memory) grow(p *process, n int) {
 				}
 			})
 		default:
-			m.n = root.Shards
+			m.follow(root.Shards)
 			done()
 		}
 	})
@@ -111,7 +121,7 @@ func (m *memory) double(p *process, root *plan.Item, done func()) {
 	convert := func(k int) (int, *expr.Update) { return k, frozen[k].Convert(k, now()) }
 	end := func() {
 		if root := p.cell.item(m.entity, 0).seen; !root.Frozen {
-			m.n = root.Shards
+			m.follow(root.Shards)
 		}
 		done()
 	}

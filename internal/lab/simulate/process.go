@@ -190,7 +190,7 @@ func (p *process) answer(j *job, allowed bool) {
 	if j.forced() {
 		p.unpaid = 0
 		p.s.called(1) // the marker that makes it apply only once
-		p.s.count.units++
+		p.s.wrote(1)
 		if j.m.paying, j.m.sending = false, 0; j.m.owed > 0 {
 			p.owes(j.m)
 		}

@@ -87,6 +87,8 @@ type Interval struct {
 	Refused  int `json:"refused"`
 	Degraded int `json:"degraded"`
 	Calls    int `json:"calls"`
+	InVain   int `json:"calls_in_vain"`
+	Units    int `json:"write_units"`
 }
 
 // maxIntervals is the largest number of intervals in a report.
@@ -135,6 +137,16 @@ func (s *sim) interval() *Interval {
 func (s *sim) called(n int) {
 	s.count.calls += n
 	s.interval().Calls += n
+}
+
+func (s *sim) wrote(units int) {
+	s.count.units += units
+	s.interval().Units += units
+}
+
+func (s *sim) failed() {
+	s.count.inVain++
+	s.interval().InVain++
 }
 
 func (s *sim) asked(c *cell) {
@@ -211,7 +223,7 @@ func (r *Report) times(n int) {
 	}
 	for i := range r.Intervals {
 		in := &r.Intervals[i]
-		all = append(all, &in.Asked, &in.Admitted, &in.Refused, &in.Degraded, &in.Calls)
+		all = append(all, &in.Asked, &in.Admitted, &in.Refused, &in.Degraded, &in.Calls, &in.InVain, &in.Units)
 	}
 	for _, count := range all {
 		*count *= n

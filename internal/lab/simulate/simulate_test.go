@@ -38,9 +38,10 @@ func TestSums(t *testing.T) {
 			}
 			var all simulate.Interval
 			for _, in := range r.Intervals {
-				all.Asked, all.Admitted, all.Refused, all.Degraded, all.Calls = all.Asked+in.Asked, all.Admitted+in.Admitted, all.Refused+in.Refused, all.Degraded+in.Degraded, all.Calls+in.Calls
+				all.Asked, all.Admitted, all.Refused, all.Degraded = all.Asked+in.Asked, all.Admitted+in.Admitted, all.Refused+in.Refused, all.Degraded+in.Degraded
+				all.Calls, all.InVain, all.Units = all.Calls+in.Calls, all.InVain+in.InVain, all.Units+in.Units
 			}
-			if want := (simulate.Interval{r.Asked, r.Admitted, r.Refused, r.Degraded, r.Calls}); all != want {
+			if want := (simulate.Interval{r.Asked, r.Admitted, r.Refused, r.Degraded, r.Calls, r.InVain, r.Units}); all != want {
 				t.Errorf("the intervals come to %+v, not %+v", all, want)
 			}
 			asked := 0
@@ -150,6 +151,26 @@ func TestSplit(t *testing.T) {
 	cfg.MaxShards = 1
 	if r := run(t, cfg); r.Splits != 0 || r.Degraded == 0 {
 		t.Errorf("never to be split: %d splits, %d degraded", r.Splits, r.Degraded)
+	}
+}
+
+// TestSplitEvenly checks that all items of a split bucket are written: with more writes than they accept, as many are
+// made as all of them together accept.
+func TestSplitEvenly(t *testing.T) {
+	t.Parallel()
+	raced.Skip(t)
+	const capacity, items = 1000, 4
+	r := run(t, simulate.Config{
+		Limit: weir.PerSecond("rps", 60_000), Rate: 6000, Processes: 100, MaxShards: items, Capacity: capacity,
+		For: 10 * time.Second,
+	})
+	units, last := 0, r.Intervals[len(r.Intervals)/2:]
+	for _, in := range last {
+		units += in.Units
+	}
+	all := capacity * items * r.Width * float64(len(last))
+	if math.Abs(float64(units)-all) > 0.05*all {
+		t.Errorf("%d write units in %g s of which each item accepts %d a second", units, r.Width*float64(len(last)), capacity)
 	}
 }
 

@@ -90,13 +90,13 @@ func (c *cell) write(it *item, u *expr.Update) plan.Got {
 		s.count.throttled++
 		return plan.Got{Repeat: true, Hot: true}
 	}
-	s.count.units++
+	s.wrote(1)
 	attrs, applied := u.Apply(it.attrs)
 	if !applied {
-		s.count.inVain++
+		s.failed()
 	} else {
 		if len(it.attrs) == 0 {
-			s.count.units++ // the index's entry
+			s.wrote(1) // the index's entry
 		}
 		seen, err := plan.Parse(attrs)
 		if err != nil {
