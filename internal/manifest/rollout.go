@@ -160,7 +160,7 @@ func Rollout(ctx context.Context, lim *weir.Limiter, p *Plan, opts RolloutOption
 		return res, errors.Join(err, r.release(ctx))
 	}
 	res, todo, err = last.todo(opts.ApplyOptions)
-	if err != nil {
+	if err != nil || len(todo) == 0 && last.Last.Hash == last.Hash && last.Rollout == nil { // nothing to record
 		return res, errors.Join(err, r.release(ctx))
 	}
 	return last.applyWith(ctx, lim, lock, res, todo, opts.ApplyOptions)

@@ -63,3 +63,16 @@ func TestSteps(t *testing.T) {
 		}
 	})
 }
+
+// A rollout of a manifest that is in force, and that means the same as the last revision, adds no revision.
+func TestRolloutOfNothing(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, r *rolled) {
+		apply(t, r.Limiter, decodeOne(t, former))
+		res, err := r.rollout(former)
+		if p := plan(t, r.Limiter, decodeOne(t, former)); err != nil || res.Revision != 1 || p.Last.Revision != 1 || p.Rollout != nil {
+			t.Errorf("revision %d, then %d: %v", res.Revision, p.Last.Revision, err)
+		}
+		apply(t, r.Limiter, decodeOne(t, tighter)) // the lock is free
+	})
+}
