@@ -21,11 +21,13 @@ func InspectCell(ctx context.Context, address, registry secret.Address, name str
 		return []Finding{findingOf("cell", err, "")}
 	}
 	all := []Finding{ownerFinding(owner, name)}
-	reg, err := Open(registry, Existing)
-	if err != nil {
-		return append(all, findingOf("registry", err, ""))
+	reg := st
+	if registry != address { // otherwise this process has it open
+		if reg, err = Open(registry, Existing); err != nil {
+			return append(all, findingOf("registry", err, ""))
+		}
+		defer reg.Close()
 	}
-	defer reg.Close()
 	v, err := cells.Registry{Catalog: reg}.Inspect(ctx)
 	if err != nil {
 		return append(all, findingOf("registry", err, ""))
