@@ -35,6 +35,7 @@ func TestReturnNotOverBurst(t *testing.T) {
 // TestSlowLimitNotStarved checks that a slow limit beside a fast one refills, however often the bucket is written to.
 func TestSlowLimitNotStarved(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	st := newStage(t)
 	s := st.open()
 	fast, slow, alice := per("fast", 100, time.Second, 100), per("slow", 1000, day, 1000), bkt("alice")
@@ -54,6 +55,7 @@ func TestSlowLimitNotStarved(t *testing.T) {
 // TestSmallSteps checks that refilling in small steps, with a write at each, gives exactly as much as refilling in one.
 func TestSmallSteps(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	st := newStage(t)
 	a, b := st.open(noGuard, noMemory), st.open(noGuard, noMemory)
 	l, alice := per("l", 1000, 7*time.Second, 1000), bkt("alice")
@@ -265,6 +267,7 @@ func TestHungWrite(t *testing.T) {
 // TestMemoryBounded checks that the number of buckets that are remembered is bounded.
 func TestMemoryBounded(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	st := newStage(t)
 	s := st.open(func(c *dynamodb.Config) { c.MaxBuckets = 64 })
 	rpm := per("rpm", 10, time.Hour, 10)

@@ -37,6 +37,7 @@ func TestConformance(t *testing.T) {
 // TestConformanceOfDefaults checks that a single process is as exact with the default settings.
 func TestConformanceOfDefaults(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	h := harness(t, dynamodb.Config{CallTimeout: patient, WriteTimeout: patient}, tuned)
 	h.Peer, h.BucketsOnly = nil, true
 	storetest.Run(t, h)

@@ -18,11 +18,8 @@ import (
 // admitted, that no item gets a time that is not the true one, and that no process waits for more than 5 s.
 func TestWrongTimes(t *testing.T) {
 	t.Parallel()
-	offs := []time.Duration{time.Hour, -time.Hour, 3 * time.Second}
-	if brief(t) {
-		offs = offs[:1]
-	}
-	for _, by := range offs {
+	unraced(t)
+	for _, by := range []time.Duration{time.Hour, -time.Hour, 3 * time.Second} {
 		for name, fault := range map[string]func(f *fleet, p, other *member){
 			"dates in a row": func(f *fleet, p, other *member) {
 				for n := 1; n <= 3; n++ {

@@ -224,6 +224,7 @@ func decideOld(t *testing.T, was store.State, split bool) {
 // that levels, limits and catalog are at every moment as the old commit read them, for old clients, too.
 func TestMigrateKilled(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	for _, applied := range []bool{false, true} {
 		for n := 1; ; n++ {
 			st, fx := loadFixture(t, "b3859fc")

@@ -151,6 +151,7 @@ func TestSplitThrottled(t *testing.T) {
 // millitoken that each new half lacks.
 func TestSplitExact(t *testing.T) {
 	t.Parallel()
+	unraced(t)
 	for _, burst := range []int64{1, 2, 3, 7, 1000, 1001, 60_000} {
 		for _, spent := range []int64{0, 1, burst / 2, burst - 1, burst} {
 			st := newStage(t)
