@@ -60,6 +60,27 @@ func New(in io.Reader, out, errs io.Writer, env []string) *Run {
 	}
 }
 
+// kinds are what a flag of a type of pflag's must be.
+var kinds = map[string]string{
+	"int": "a whole number", "duration": "a duration such as 30s or 72h", "bool": "true or false",
+}
+
+// badNumber replaces pflag's text on a value that is not of a flag's type.
+func badNumber(err error) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	kind, ok := kinds[bad.GetFlag().Value.Type()]
+	switch {
+	case !ok:
+		return err
+	case errors.Is(err, strconv.ErrRange):
+		return Usagef("--%s is too large or too small: %q", bad.GetFlag().Name, bad.GetValue())
+	}
+	return Usagef("--%s must be %s: %q", bad.GetFlag().Name, kind, bad.GetValue())
+}
+
 // Prepare adds the flags that all commands have, and makes the command read the environment and the configuration file.
 func (a *Run) Prepare(root *cobra.Command) *cobra.Command {
 	root.SilenceErrors, root.SilenceUsage = true, true
@@ -88,6 +109,7 @@ func (a *Run) Prepare(root *cobra.Command) *cobra.Command {
 		if errors.As(err, &usage) {
 			err = usage // what is wrong with the value, without the text that pflag adds
 		}
+		err = badNumber(err)
 		if near := likeFlag(cmd, err); near != "" {
 			return fmt.Errorf("%w: did you mean %s?", err, near)
 		}

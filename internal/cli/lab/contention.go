@@ -28,11 +28,18 @@ const (
 // contend sets how many writes are repeated and shared when several processes write the same buckets, by simulating
 // some of the entities or, of one, some of the items that it is split into. Simulate and cost thereby have one model.
 func contend(ctx context.Context, t *cost.Traffic, limit string) error {
+	cfg := simulate.Config{Seed: 1, Processes: int(min(t.Processes, contenders))}
+	if limit != "" {
+		var err error
+		if cfg.Limit, err = weir.ParseLimit("requests:" + limit); err != nil {
+			return kit.Usagef("--limit: %w", err)
+		}
+	}
 	rate := t.Requests * (1 - t.Refused) / t.Entities // of each entity
 	if rate == 0 || t.Processes == 1 && rate <= alone {
 		return nil
 	}
-	cfg, shared, err := contention(rate, t, limit)
+	shared, err := contention(&cfg, rate, t.Entities)
 	if err != nil {
 		return err
 	}
@@ -54,39 +61,34 @@ func contend(ctx context.Context, t *cost.Traffic, limit string) error {
 	return nil
 }
 
-// contention returns what to simulate for entities with this rate of requests, and how many of them one that is
-// simulated stands for.
-func contention(rate float64, t *cost.Traffic, limit string) (cfg simulate.Config, shared float64, err error) {
-	cfg = simulate.Config{Seed: 1, Processes: int(min(t.Processes, contenders))}
-	cfg.Limit = weir.PerSecond("requests", 1) // replaced below
-	tokens := rate
-	if limit != "" {
-		if cfg.Limit, err = weir.ParseLimit("requests:" + limit); err != nil {
-			return cfg, 0, kit.Usagef("--limit: %w", err)
-		}
-		if cfg.Limit.Period > 0 {
-			tokens = min(rate, float64(cfg.Limit.Amount)/cfg.Limit.Period.Seconds())
-		}
+// contention completes what to simulate for so many entities with this rate of requests, and returns how many requests
+// one that is simulated stands for. Without a limit, it is ten times the rate.
+func contention(cfg *simulate.Config, rate, entities float64) (shared float64, err error) {
+	tokens, limited := rate, cfg.Limit != weir.Limit{}
+	switch {
+	case !limited:
+		cfg.Limit = weir.PerSecond("requests", 1)
+	case cfg.Limit.Period > 0:
+		tokens = min(rate, float64(cfg.Limit.Amount)/cfg.Limit.Period.Seconds())
 	}
 	if err := cfg.Check(); err != nil { // sets defaults
-		return cfg, 0, kit.Usage(err)
+		return 0, kit.Usage(err)
 	}
-	parts := partsOf(&cfg, tokens)
+	parts := partsOf(cfg, tokens)
 	cfg.MaxShards /= parts
 	rate /= float64(parts)
 	simulated := min(rate, busy*float64(cfg.Processes), beyond*cfg.Capacity*float64(cfg.MaxShards))
 	part := func(n int64) int64 { return int64(math.Ceil(float64(n) / float64(parts))) }
 	cfg.Limit.Amount, cfg.Limit.Burst = part(cfg.Limit.Amount), part(cfg.Limit.Burst)
-	if limit == "" {
+	if !limited {
 		cfg.Limit = weir.PerMinute("requests", int64(math.Ceil(10*60*simulated)))
 	}
 	decisions := min(max(touches*float64(cfg.Processes), settled.Seconds()*simulated, fewest), most)
 	const longest = 24 * time.Hour
-	entities := math.Ceil(decisions / (simulated * longest.Seconds()))
-	cfg.Entities = int(min(entities, t.Entities, contenders))
+	cfg.Entities = int(min(math.Ceil(decisions/(simulated*longest.Seconds())), entities, contenders))
 	cfg.Rate = simulated * float64(cfg.Entities)
 	cfg.For = time.Duration(min(decisions/cfg.Rate, longest.Seconds()) * float64(time.Second))
-	return cfg, rate / simulated, nil
+	return rate / simulated, nil
 }
 
 // partsOf returns how many equal parts of a bucket, with so many tokens a second, share nothing: half of the items that

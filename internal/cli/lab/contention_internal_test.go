@@ -90,8 +90,10 @@ func TestNoContention(t *testing.T) {
 			t.Errorf("%s: %g wrong, %g callers a write, %v", name, tr.InVain, tr.PerWrite, err)
 		}
 	}
-	q := &costFlags{costRequests: costRequests{Rate: "100/s", Limit: "many"}}
-	if _, _, err := q.parse(t.Context()); err == nil {
-		t.Error("a limit that is none is accepted")
+	for _, rate := range []string{"1/s", "100/s"} {
+		q := &costFlags{costRequests: costRequests{Rate: rate, Limit: "many"}}
+		if _, _, err := q.parse(t.Context()); err == nil {
+			t.Errorf("a limit that is none is accepted with %s", rate)
+		}
 	}
 }

@@ -116,30 +116,30 @@ type simulateFlags struct {
 
 // simulateFleet override the processes.
 type simulateFleet struct {
-	For       *time.Duration `json:"for"`
+	For       *time.Duration `json:"for" range:"1ns..24h"`
 	Seed      *uint64        `json:"seed"`
-	Processes *int           `json:"processes"`
+	Processes *int           `json:"processes" range:"1..1000000"`
 	Join      string         `json:"join"`
 	ClockSkew *time.Duration `json:"skew"`
 }
 
 // simulateLoad override what is requested.
 type simulateLoad struct {
-	Rate     *float64    `json:"rate"`
-	Entities *int        `json:"entities"`
-	Sample   *int        `json:"sample"`
+	Rate     *float64    `json:"rate" range:"0.000001.."`
+	Entities *int        `json:"entities" range:"1..1000000"`
+	Sample   *int        `json:"sample" range:"1.."`
 	Zipf     *float64    `json:"zipf"`
 	Limit    *weir.Limit `json:"limit"`
-	Tokens   *int64      `json:"tokens"`
+	Tokens   *int64      `json:"tokens" range:"1.."`
 }
 
 // simulateTable override the table and its faults.
 type simulateTable struct {
 	Latency       string         `json:"latency"`
-	Capacity      *float64       `json:"capacity"`
-	MaxShards     *int           `json:"max_shards"`
+	Capacity      *float64       `json:"capacity" range:"0.000001.."`
+	MaxShards     *int           `json:"max_shards" range:"1..64"`
 	Hold          *time.Duration `json:"rejection_ttl"`
-	Within        *time.Duration `json:"decide_within"`
+	Within        *time.Duration `json:"decide_within" range:"1ns..2s"`
 	OnUnavailable *string        `json:"on_unavailable"`
 	Errors        *float64       `json:"errors" range:"0..1"`
 	Lost          *float64       `json:"lost" range:"0..1"`
@@ -172,10 +172,18 @@ func parseSpan(text string) (from, to time.Duration, err error) {
 	if !ok {
 		return 0, 0, fmt.Errorf("%q is not FROM-TO, such as 20s-50s", text)
 	}
-	if from, err = time.ParseDuration(a); err == nil {
-		to, err = time.ParseDuration(b)
+	if from, err = parseDuration(a); err == nil {
+		to, err = parseDuration(b)
 	}
 	return from, to, err
+}
+
+func parseDuration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration such as 20s", text)
+	}
+	return d, nil
 }
 
 func parseJoin(c *simulate.Config, text string) error {
@@ -194,8 +202,11 @@ func parseLatency(c *simulate.Config, text string) (err error) {
 	if !both {
 		p99 = p50
 	}
-	if c.P50, err = time.ParseDuration(p50); err == nil {
-		c.P99, err = time.ParseDuration(p99)
+	if c.P50, err = parseDuration(p50); err == nil {
+		c.P99, err = parseDuration(p99)
+	}
+	if err == nil && c.P50 <= 0 {
+		return fmt.Errorf("%q must be positive", text)
 	}
 	return err
 }

@@ -115,7 +115,11 @@ func (f *configFlags) observer(log *slog.Logger) *weir.Observer {
 
 func (f *configFlags) start(ctx context.Context, s *serving) error {
 	st := s.run.Opened
-	if _, inProcess := st.(store.InProcess); f.Poll > 0 && !inProcess { // a store in the process never fails
+	_, inProcess := st.(store.InProcess) // which never fails
+	if inProcess && f.File != "" {
+		return kit.Usagef("--last-known has no use with --store %s, which always answers", nameOf(string(s.run.Store)))
+	}
+	if f.Poll > 0 && !inProcess {
 		f.flow = configflow.New(configflow.Config{Limiter: s.lim, Store: st, Known: f.known, Poll: f.Poll, Log: s.log})
 		s.metrics.counts.Register(func(to *metrics.Scrape) { reportFlow(to, f.flow.Status()) })
 		s.tasks = append(s.tasks, f.flow.Run)

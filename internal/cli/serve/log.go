@@ -3,6 +3,7 @@ package serve
 import (
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/cli/kit"
@@ -40,9 +41,18 @@ func (f *LogFlags) logger(w io.Writer) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: level}
 	w = visible{w}
 	if f.Format == "json" {
+		opts.ReplaceAttr = inMillis
 		return slog.New(slog.NewJSONHandler(w, opts))
 	}
 	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+// inMillis writes durations in milliseconds, with the unit in their names, as duration_ms of a request is.
+func inMillis(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		return slog.Float64(a.Key+"_ms", float64(a.Value.Duration())/float64(time.Millisecond))
+	}
+	return a
 }
 
 // visible is a writer that escapes characters that cannot be seen, and omits passwords of addresses in errors. A
