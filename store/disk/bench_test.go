@@ -175,3 +175,37 @@ func bare(b *testing.B) {
 		b.Fatal(err)
 	}
 }
+
+// BenchmarkOpen opens a file of a million buckets that was closed.
+func BenchmarkOpen(b *testing.B) {
+	dir := filepath.Join(b.TempDir(), "weir-data")
+	open := func() *disk.Store {
+		s, err := disk.Open(dir, &disk.Config{Mode: disk.Off})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	l := &store.Limit{Name: "rpd", Amount: 1e9, Period: 24 * time.Hour, Burst: 1e9}
+	for i := range 1_000_000 {
+		if _, err := s.Take(context.Background(), store.Take{Debits: []store.Debit{{
+			Bucket:  store.Bucket{Namespace: "default", Entity: fmt.Sprintf("tenant-%06d", i), Resource: "api"},
+			Charges: []store.Charge{{Limit: l, Amount: 1e9}},
+		}}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		s := open()
+		b.StopTimer()
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+}

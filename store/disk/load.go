@@ -16,6 +16,7 @@ import (
 // load reads the file into memory. After an unclean end every bucket gets a new id: a reader may have seen counters
 // ahead of those in the file, and under one id counters must never go back.
 func (s *Store) load(st state, retired store.Retired) error {
+	var rec inmem.Record
 	return guarded(func() error {
 		return s.db.View(func(tx *bolt.Tx) error {
 			return errors.Join(
@@ -34,7 +35,7 @@ func (s *Store) load(st state, retired store.Retired) error {
 					return err
 				}),
 				each(tx, settledBucket, s.loadMark),
-				each(tx, recordBucket, func(k, v []byte) error { return s.loadRecord(k, v, st, retired) }),
+				each(tx, recordBucket, func(k, v []byte) error { return s.loadRecord(&rec, k, v, st, retired) }),
 			)
 		})
 	})
@@ -48,10 +49,10 @@ func (s *Store) loadMark(k, v []byte) error {
 	return err
 }
 
-func (s *Store) loadRecord(k, v []byte, file state, retired store.Retired) error {
+// loadRecord decodes a record over the one before, and loads it.
+func (s *Store) loadRecord(rec *inmem.Record, k, v []byte, file state, retired store.Retired) error {
 	clean := file.Clean
-	rec, err := decodeRecord(k, v)
-	if err != nil {
+	if err := decodeRecord(rec, k, v); err != nil {
 		return err
 	}
 	key := string(k)
@@ -72,7 +73,7 @@ func (s *Store) loadRecord(k, v []byte, file state, retired store.Retired) error
 	}
 	st := store.State{
 		Bucket: inmem.ParseKey(key), ID: rec.ID, At: clock.Time(rec.At), Epoch: uint64(rec.Epoch), Takes: rec.Takes,
-		Limits: rec.Limits,
+		Limits: slices.Clone(rec.Limits),
 	}
 	// A clean close has counted this, except for changes in its last minute.
 	if s.usage != nil && (!clean || rec.At >= file.Clock-int64(time.Minute)) {

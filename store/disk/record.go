@@ -1,10 +1,12 @@
 package disk
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"time"
 
 	"github.com/weirlimits/weir/internal/clock"
@@ -147,22 +149,36 @@ func readLimit(d *varint.Reader) (*store.Limit, error) {
 	return l, nil
 }
 
-func decodeRecord(key, value []byte) (*inmem.Record, error) {
+// decodeRecord decodes a record over another one, of which it keeps what is the same: most buckets have limits in
+// common.
+func decodeRecord(rec *inmem.Record, key, value []byte) error {
 	value, err := unchecked(key, value)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	d := varint.Reader{Rest: value}
-	rec := &inmem.Record{ID: d.Uint64(), At: int64(d.Uint64()), Epoch: uint32(d.Uvarint()), Own: int(d.Uvarint())}
+	*rec = inmem.Record{
+		ID: d.Uint64(), At: int64(d.Uint64()), Epoch: uint32(d.Uvarint()), Own: int(d.Uvarint()), Limits: rec.Limits,
+	}
 	n := d.Uvarint()
 	if n > uint64(len(value)) || rec.Own > int(n) || rec.Own < 0 {
-		return nil, errDecode
+		return errDecode
 	}
-	rec.Limits = make([]store.LimitState, n)
+	rec.Limits = slices.Grow(rec.Limits[:0], int(n))[:n]
+	var room [64]byte
 	for i := range rec.Limits {
 		l := &rec.Limits[i]
-		if l.Limit, err = readLimit(&d); err != nil {
-			return nil, err
+		same := false
+		if l.Limit != nil {
+			raw := appendLimit(room[:0], l.Limit)
+			if same = bytes.HasPrefix(d.Rest, raw); same {
+				d.Rest = d.Rest[len(raw):]
+			}
+		}
+		if !same {
+			if l.Limit, err = readLimit(&d); err != nil {
+				return err
+			}
 		}
 		l.Level, l.Debited, l.Returned = int64(d.Uint64()), int64(d.Uvarint()), int64(d.Uvarint())
 		if l.Limit.IsSlots() {
@@ -176,9 +192,9 @@ func decodeRecord(key, value []byte) (*inmem.Record, error) {
 		rec.Takes = int64(d.Uvarint())
 	}
 	if rec.ID == 0 || d.Failed {
-		return nil, errDecode
+		return errDecode
 	}
-	return rec, nil
+	return nil
 }
 
 // state is the file's record of the whole store. Every transaction that writes buckets writes it too.

@@ -1,6 +1,7 @@
 package inmem
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weirlimits/weir/internal/clock"
@@ -23,7 +24,8 @@ type Record struct {
 func (t *Table) Load(key string, rec *Record, reserve *Reserve, reborn bool) (loaded bool, err error) {
 	b := &Bucket{key: key}
 	b.id, b.at, b.epoch, b.own, b.takes = rec.ID, rec.At, rec.Epoch, uint16(rec.Own), rec.Takes
-	slots := make([]slot, len(rec.Limits))
+	var room [4]slot
+	slots := slices.Grow(room[:0], len(rec.Limits))[:len(rec.Limits)]
 	for i := range rec.Limits {
 		l := &rec.Limits[i]
 		if slots[i].limit, err = t.limits.intern(l.Limit); err != nil {
