@@ -63,4 +63,9 @@ func TestKeepAudit(t *testing.T) {
 			t.Errorf("%q: exit code %d, %s", text, code, errs.String())
 		}
 	}
+	through := []string{"system", "set", "-l", "rpm:9/min", "--server", "http://127.0.0.1:1", "--keep-audit", "2h"}
+	if code, _, errs := run(nil, through...); code != kit.WrongUsage ||
+		!strings.Contains(errs.String(), "--keep-audit is for a store") {
+		t.Errorf("through a server: exit code %d, %s", code, errs.String())
+	}
 }

@@ -173,7 +173,7 @@ const (
 	onCommandLine
 )
 
-// choose leaves either the store or the server.
+// choose leaves either the store or the server, and refuses what only one of them has.
 func (a *Run) choose(store, server place) error {
 	if store == server && server != unset && a.Server != "" {
 		override := ""
@@ -185,6 +185,9 @@ func (a *Run) choose(store, server place) error {
 	}
 	if store > server {
 		a.Server = ""
+	}
+	if a.Server != "" && a.places["keep-audit"] == onCommandLine {
+		return Usagef("--keep-audit is for a store: a server keeps events for as long as its own --keep-audit states")
 	}
 	return nil
 }
