@@ -7,6 +7,7 @@ import (
 	_ "embed" // the descriptions of the flags
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/weirlimits/weir/internal/cli/stores"
 	"github.com/weirlimits/weir/internal/cli/term"
 	"github.com/weirlimits/weir/internal/fleet/cells"
+	"github.com/weirlimits/weir/store"
 )
 
 //go:embed fields.txt
@@ -43,6 +45,10 @@ func registry(
 	ctx context.Context, a *kit.Run, how stores.Access, f func(context.Context, cells.Registry) error,
 ) (err error) {
 	st, err := a.OpenStore(how)
+	var missing *store.Error
+	if errors.Is(err, fs.ErrNotExist) && errors.As(err, &missing) {
+		missing.Hint = "check the path, or create a registry here with its first cell: weir cell join CELL"
+	}
 	if err != nil {
 		return err
 	}
