@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
@@ -65,11 +66,11 @@ func contend(ctx context.Context, t *cost.Traffic, limit string) error {
 // one that is simulated stands for. Without a limit, it is ten times the rate.
 func contention(cfg *simulate.Config, rate, entities float64) (shared float64, err error) {
 	tokens, limited := rate, cfg.Limit != weir.Limit{}
-	switch {
-	case !limited:
+	if limited {
+		period := cmp.Or(cfg.Limit.Period, time.Hour) // of a quota, the shortest window
+		tokens = min(rate, float64(cfg.Limit.Amount)/period.Seconds())
+	} else {
 		cfg.Limit = weir.PerSecond("requests", 1)
-	case cfg.Limit.Period > 0:
-		tokens = min(rate, float64(cfg.Limit.Amount)/cfg.Limit.Period.Seconds())
 	}
 	if err := cfg.Check(); err != nil { // sets defaults
 		return 0, kit.Usage(err)

@@ -33,6 +33,7 @@ func TestOneModel(t *testing.T) {
 		{"split in two", 100, 100, 25, 100_000, 20 * time.Second, "600K/min"},
 		{"split in 16", 100, 1, 1, 10_000, 8 * time.Second, "6M/min"},
 		{"split in 16, half refused", 100, 1, 1, 10_000, 8 * time.Second, "300K/min"},
+		{"a quota used up", 100, 1, 1, 10_000, 4 * time.Second, "10/month@UTC"},
 		{"split by few", 8, 1, 1, 10_000, 8 * time.Second, "6M/min"},
 		{"not split by fewer", 4, 1, 1, 20_000, 5 * time.Second, "12M/min"},
 		{"more than the table takes", 100, 1, 1, 100_000, 4 * time.Second, "60M/min"},
