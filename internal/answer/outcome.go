@@ -63,10 +63,11 @@ func OutcomeOf(err error, tell Tell) Outcome {
 	case code == weir.CodeBucketQuota:
 		return Outcome{Code: code, Detail: "there are too many callers at present"}
 	case code == weir.CodeUnavailable, code == weir.CodeCanceled:
-		return Outcome{
-			Code: weir.CodeUnavailable, Detail: "the store does not answer, or not in time",
-			RetryAfter: Jittered(time.Second),
+		detail := "the store does not answer, or not in time"
+		if errors.Is(err, weir.ErrOfCell) {
+			detail = "nothing can be decided here at present"
 		}
+		return Outcome{Code: weir.CodeUnavailable, Detail: detail, RetryAfter: Jittered(time.Second)}
 	}
 	return Outcome{Code: weir.CodeInternal, Detail: "the error was logged"}
 }
