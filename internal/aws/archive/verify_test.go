@@ -160,7 +160,7 @@ func TestVerifyMixed(t *testing.T) {
 		for i, kept := range []time.Duration{0, time.Hour, time.Hour, 0, time.Hour, 0, 0, time.Hour} {
 			lim, err := weir.New(weir.Config{Store: st, AuditRetention: kept})
 			must(t, err)
-			defer func() { _ = lim.Close() }()
+			t.Cleanup(func() { _ = lim.Close() })
 			must(t, admin.New(lim).Entities.Create(t.Context(), admin.Entity{ID: fmt.Sprint(i)}))
 		}
 		for _, events := range []int{8, 4} {
