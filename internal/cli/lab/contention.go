@@ -21,8 +21,8 @@ const (
 	touches, settled, fewest, most = 40, 20 * time.Second, 4000, 30_000
 	// alone is the rate of requests for an entity up to which those of a single process do not share writes.
 	alone = 20
-	// With more than busy requests a second, a process makes no more writes of two items. Nor do all, with more than
-	// twice what the table accepts.
+	// More than busy requests a second of a process share the writes of its two items, and are not simulated. Nor are
+	// more than beyond times the writes that the table accepts.
 	busy, beyond = 2000, 2
 )
 
@@ -62,8 +62,8 @@ func contend(ctx context.Context, t *cost.Traffic, limit string) error {
 	return nil
 }
 
-// contention completes what to simulate for so many entities with this rate of requests, and returns how many requests
-// one that is simulated stands for. Without a limit, it is ten times the rate.
+// contention completes what to simulate for so many entities with this rate of requests each, and returns how many
+// requests each simulated one stands for. The default limit is ten times the rate.
 func contention(cfg *simulate.Config, rate, entities float64) (shared float64, err error) {
 	tokens, limited := rate, cfg.Limit != weir.Limit{}
 	if limited {
@@ -95,9 +95,8 @@ func contention(cfg *simulate.Config, rate, entities float64) (shared float64, e
 // partsOf returns how many equal parts of a bucket, with so many tokens a second, share nothing: half of the items that
 // it is split into, so that a part may be split once more.
 func partsOf(cfg *simulate.Config, tokens float64) int {
-	n := 1
+	n, took := 1, cfg.P50.Seconds()
 	for ; 2*n < cfg.MaxShards; n *= 2 {
-		took := cfg.P50.Seconds()
 		// A process makes one write of an item at a time. What comes meanwhile shares the next.
 		each := tokens / float64(2*n) / float64(cfg.Processes)
 		if float64(cfg.Processes)/(took+math.Exp(-each*took)/each) <= hot.Rate {

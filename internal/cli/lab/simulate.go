@@ -205,7 +205,7 @@ func parseLatency(c *simulate.Config, text string) (err error) {
 	if c.P50, err = parseDuration(p50); err == nil {
 		c.P99, err = parseDuration(p99)
 	}
-	if err == nil && c.P50 <= 0 {
+	if err == nil && min(c.P50, c.P99) <= 0 {
 		return fmt.Errorf("%q must be positive", text)
 	}
 	return err

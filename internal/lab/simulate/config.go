@@ -130,7 +130,7 @@ func (c *Config) checks() []check {
 			c.JoinFrom < 0 || c.JoinTo < c.JoinFrom || c.JoinTo > c.For,
 		},
 		{"skew", "must be from 0 to 1s: the driver corrects larger skew", c.ClockSkew < 0 || c.ClockSkew > time.Second},
-		{"rate", "must be above 0", !(c.Rate > 0) || math.IsInf(c.Rate, 0)},
+		{"rate", "must be above 0 and finite", !(c.Rate > 0) || math.IsInf(c.Rate, 0)},
 		{"decisions", fmt.Sprintf("must be at most 100 million, not %.4g", c.decisions()), c.decisions() > 1e8},
 		{"entities", "must be from 1 to 1,000,000", c.Entities < 1 || c.Entities > most},
 		{
