@@ -80,6 +80,9 @@ func eachStore(t *testing.T, f func(t *testing.T, st store.Store)) {
 	}
 }
 
+// patient is a timeout that a busy machine does not exceed, for tests in which no decision may be late.
+const patient = time.Minute
+
 // library returns a limiter on a store, as a program that uses the library makes it.
 func library(t *testing.T, st store.Store, cfg weir.Config) *weir.Limiter {
 	t.Helper()
@@ -155,7 +158,7 @@ func decisions(ctx context.Context, lim *weir.Limiter) map[string]error {
 func TestOwned(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, st store.Store) {
-		cfg := weir.Config{CacheTTL: 200 * time.Millisecond, OnUnavailable: weir.OnUnavailableAllow}
+		cfg := weir.Config{CacheTTL: 200 * time.Millisecond, StoreTimeout: patient, OnUnavailable: weir.OnUnavailableAllow}
 		lim := library(t, st, cfg)
 		if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerMinute("rpm", 1000)); err != nil {
 			t.Fatal(err)
@@ -169,7 +172,7 @@ func TestOwned(t *testing.T) {
 		until(t, "it is refused", func() bool { return decisions(t.Context(), lim)["Allow"] != nil })
 		for when, lim := range map[string]*weir.Limiter{
 			"while it runs": lim, "from the start": library(t, st, cfg), "in another namespace": lim.In("default"),
-			"nothing cached": library(t, st, weir.Config{CacheTTL: -1}),
+			"nothing cached": library(t, st, weir.Config{CacheTTL: -1, StoreTimeout: patient}),
 		} {
 			for name, err := range decisions(t.Context(), lim) {
 				if !errors.Is(err, weir.ErrOfCell) || !errors.Is(err, weir.ErrUnavailable) || weir.CodeOf(err) != weir.CodeUnavailable ||
@@ -184,7 +187,7 @@ func TestOwned(t *testing.T) {
 		if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{Resource: "x"}, weir.PerMinute("rpm", 5)); err != nil {
 			t.Errorf("what does not decide: %v", err)
 		}
-		within := library(t, st, weir.Config{NamespaceID: "default"})
+		within := library(t, st, weir.Config{NamespaceID: "default", StoreTimeout: patient})
 		if _, err := within.Allow(t.Context(), "e", "r"); err != nil {
 			t.Errorf("with the namespace's id, which reads nothing else: %v", err)
 		}
@@ -212,7 +215,7 @@ func TestOwnedServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(counts.Close)
-		lim := library(t, st, weir.Config{CacheTTL: ttl, Observer: counts.Observer()})
+		lim := library(t, st, weir.Config{CacheTTL: ttl, StoreTimeout: patient, Observer: counts.Observer()})
 		if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerMinute("rpm", 1000)); err != nil {
 			t.Fatal(err)
 		}
