@@ -79,8 +79,8 @@ func (n *Namespace) fresh(entity, resource string, own bool) *Policy {
 	return p
 }
 
-// Hit counts the use of a cached policy. Names differ most at their ends.
-func (r *Resolver) Hit(p *Policy) { r.hits.Add(p.Entity[len(p.Entity)-1]) }
+// Hit counts the use of a cached policy. Names differ most at either end.
+func (r *Resolver) Hit(p *Policy) { r.hits.Add(p.Entity[0] + p.Entity[len(p.Entity)-1]) }
 
 // lookup is where the contents of a policy come from.
 type lookup struct {
