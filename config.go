@@ -19,8 +19,8 @@ type Config struct {
 	// Namespace is the isolated scope in which ids are looked up. Defaults to "default", which always exists; any other
 	// namespace must have been created.
 	Namespace string
-	// NamespaceID is the namespace's opaque id. If set, the limiter reads neither the registry of namespaces nor if the
-	// store is a cell's ([ErrOfCell]), so that a tenant's credentials need access to the namespace alone.
+	// NamespaceID is the namespace's opaque id. If set, the limiter reads neither the registry of namespaces nor
+	// whether the store belongs to a cell ([ErrOfCell]): a tenant's credentials need access to the namespace alone.
 	NamespaceID string
 	// CacheTTL is how long entities, limits and namespaces are cached, plus or minus a tenth. A change made through
 	// this limiter takes effect at once; one made elsewhere, within the TTL or at the bucket's next debit, whichever is

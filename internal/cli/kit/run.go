@@ -60,7 +60,7 @@ func New(in io.Reader, out, errs io.Writer, env []string) *Run {
 	}
 }
 
-// kinds are what a flag of a type of pflag's must be.
+// kinds describe the values of flags, by pflag's name of their type.
 var kinds = map[string]string{
 	"int": "a whole number", "duration": "a duration such as 30s or 72h", "bool": "true or false",
 }

@@ -47,7 +47,7 @@ func (f *LogFlags) logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, opts))
 }
 
-// inMillis writes durations in milliseconds, with the unit in their names, as duration_ms of a request is.
+// inMillis writes durations in milliseconds, with the unit in their names, as in the duration_ms of a request.
 func inMillis(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		return slog.Float64(a.Key+"_ms", float64(a.Value.Duration())/float64(time.Millisecond))
