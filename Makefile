@@ -12,7 +12,7 @@ NESTED  := $(patsubst %/go.mod,%,$(wildcard bench/go.mod e2e/helm/go.mod))
 # The race detector needs cgo, which needs a C compiler.
 RACE := $(if $(shell command -v $$($(GO) env CC | cut -d' ' -f1)),-race)
 
-# All targets but those build what they check as the release is built, so that they share the build cache.
+# Targets without it build as the release is built, so that they share the build cache.
 export CGO_ENABLED := 0
 export GOFLAGS     += -trimpath -tags=$(TAGS)
 test-race test-long: export CGO_ENABLED := $(if $(RACE),1,0)
@@ -70,7 +70,7 @@ test: ## Test every package in a few minutes, installing nothing; PKG=./store/di
 	@CI= $(GO) test -json -vet=off -timeout $(TIMEOUT) -skip '$(TORTURE)' $(PKG) | $(GO) run ./internal/testkit/summary
 
 .PHONY: test-all
-test-all: test-race test-nested test-lambda test-dist test-browser test-envoy test-locust test-python test-typescript ## Test everything: races, engines, torture, nested modules, browser, Envoy, Locust, the clients, Lambda, the release, a share of the mutants
+test-all: test-race test-nested test-lambda test-dist test-browser test-envoy test-locust test-python test-typescript ## Test what make test leaves out: races, engines, torture, nested modules, browser, Envoy, Locust, the clients, Lambda, the release, a share of the mutants
 	$(MAKE) mutate ARGS='-part $(SHARE)'
 # All mutants would take too long: each commit tests a sixth of them.
 SHARE ?= $(shell expr $$(git rev-list --count HEAD) % 6 + 1)/6
