@@ -2,11 +2,15 @@ package disk_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/disk"
@@ -62,6 +66,35 @@ func TestSlotsDurable(t *testing.T) {
 			x.change(xs, -1, held)
 			x.wantLeft(xs, alice, parallel, 2)
 		})
+	}
+}
+
+// TestLoadUnlike checks that a bucket is loaded as it was, whatever the one before it in the file has: limits of slots
+// or none, more or fewer limits, the same ones or others.
+func TestLoadUnlike(t *testing.T) {
+	t.Parallel()
+	r := setup(t, disk.Off)
+	s := r.open()
+	rpm := &store.Limit{Name: "rpm", Amount: 9000, Period: time.Hour, Burst: 9000}
+	rph := &store.Limit{Name: "rph", Amount: 9000, Period: time.Hour, Burst: 9000}
+	var buckets []store.Bucket
+	for i, limits := range [][]*store.Limit{{rpm, rph, parallel}, {rpm}, {parallel, rph}, {rph}, {rpm, rph, parallel}, {rpm}} {
+		d := store.Debit{Bucket: store.Bucket{Namespace: "n", Entity: fmt.Sprint(i), Resource: "api"}}
+		for _, l := range limits {
+			d.Charges = append(d.Charges, store.Charge{Limit: l, Amount: 1000})
+		}
+		out, err := s.Take(t.Context(), store.Take{Debits: []store.Debit{d}})
+		if r.must(err); !out.Allowed {
+			t.Fatalf("bucket %d: refused", i)
+		}
+		buckets = append(buckets, d.Bucket)
+	}
+	before, err := s.Peek(t.Context(), buckets...)
+	r.must(err)
+	r.must(s.Close())
+	after, err := r.open().Peek(t.Context(), buckets...)
+	if r.must(err); !cmp.Equal(before.States, after.States, cmpopts.EquateComparable(store.Limit{})) {
+		t.Error(cmp.Diff(before.States, after.States, cmpopts.EquateComparable(store.Limit{})))
 	}
 }
 
