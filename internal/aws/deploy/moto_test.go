@@ -185,7 +185,7 @@ func TestLife(t *testing.T) {
 	if st, err = d.Stack(ctx, stack); err != nil || st.Values["NoDashboard"] != "true" || st.Values["PitrDays"] != "35" {
 		t.Errorf("%+v, %v", st.Values, err)
 	}
-	if _, err = d.Deploy(ctx, request(stack, "NoAggregator", "true")); err == nil || !strings.Contains(err.Error(), "ArchiveBucket (AWS::S3::Bucket): would leave the stack") {
+	if _, err = d.Deploy(ctx, request(stack, "NoAggregator", "true", "KeepArchive", "false")); err == nil || !strings.Contains(err.Error(), "ArchiveBucket (AWS::S3::Bucket): would leave the stack") {
 		t.Errorf("the archive is removed: %v", err)
 	}
 

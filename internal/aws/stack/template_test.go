@@ -320,6 +320,11 @@ func TestDashboard(t *testing.T) {
 		if len(page.Widgets) != 10 || len(page.Widgets[4].Properties.Metrics) != 9 {
 			t.Errorf("%d widgets: %s", len(page.Widgets), body)
 		}
+		for i, want := range map[int]string{8: "ConcurrentExecutions", 9: "AccountProvisionedWriteCapacityUtilization"} {
+			if !strings.Contains(fmt.Sprint(page.Widgets[i].Properties.Metrics), want) {
+				t.Errorf("widget %d has no %s: %s", i, want, body)
+			}
+		}
 		if has := strings.Contains(body, "ref:AggregatorSource"); has != (values["NoAggregator"] == "") {
 			t.Errorf("%v: the aggregator's source is named: %t", values, has)
 		}

@@ -18,11 +18,11 @@ func TestReportCell(t *testing.T) {
 			{Name: "eu", Others: 2, Shares: cells.Shares{cells.Default: half, "x": half, "y": 2 * half}},
 			{Name: "us", Missing: true, Shares: cells.Shares{cells.Default: 2 * half, "x": half, "y": 4 * half}},
 		},
-		Over: map[string]int64{"x": 2500},
+		Over: map[string]int64{"x": 2500}, Differ: []string{"x", "y"},
 	}}
 	shares := map[string]int64{cells.Default: half, "x": 9 * cells.Whole / 10, "y": half / 2}
 	for namespaces, want := range map[int][]string{
-		0: {`weir_cell_share{cell="eu"} 0.9`, `weir_cell_over_admission_ratio{cell="eu"} 3`, `weir_cell_leads{cell="eu"} 1`, `weir_cell_missing{cell="eu"} 1`, `weir_cell_foreign_processes{cell="eu"} 2`, `weir_cell_admitted_ratio{cell="eu"} 2.5`},
+		0: {`weir_cell_share{cell="eu"} 0.9`, `weir_cell_over_admission_ratio{cell="eu"} 3`, `weir_cell_leads{cell="eu"} 1`, `weir_cell_missing{cell="eu"} 1`, `weir_cell_foreign_processes{cell="eu"} 2`, `weir_cell_limits_differ{cell="eu"} 2`, `weir_cell_admitted_ratio{cell="eu"} 2.5`},
 		1: {`weir_cell_share{cell="eu",namespace="y"} 0.25`, `weir_cell_share{cell="eu",namespace="other"} 0.9`, `weir_cell_over_admission_ratio{cell="eu",namespace="other"} 1.5`, `weir_cell_admitted_ratio{cell="eu",namespace="other"} 2.5`},
 		2: {`weir_cell_admitted_ratio{cell="eu",namespace="x"} 2.5`, `weir_cell_admitted_ratio{cell="eu",namespace="other"} 1`},
 	} {

@@ -273,6 +273,7 @@ func TestCellAlerts(t *testing.T) {
 		"WeirCellsFarOver":         "(weir_cell_over_admission_ratio) >= 3",
 		"WeirCellsAdmittedOver":    "(weir_cell_admitted_ratio) >= 1.5",
 		"WeirCellsAdmittedFarOver": "(weir_cell_admitted_ratio) >= 3",
+		"WeirCellLimitsDiffer":     "(weir_cell_limits_differ) > 0",
 	} {
 		if i := slices.Index(names, name); i < 0 || !strings.HasSuffix(exprs[i], want) {
 			t.Errorf("%s is not raised at %s", name, want)
