@@ -62,6 +62,24 @@ func TestSpanning(t *testing.T) {
 	st.want(fresh, true, of(b, l, 5))
 }
 
+// TestRoomierOfTwo checks that shards are used evenly, because of two picked at random a take goes to the roomier. Of
+// shards picked at random alone, the fullest of four would be ahead of the emptiest by about 45 of 2,000 takes.
+func TestRoomierOfTwo(t *testing.T) {
+	t.Parallel()
+	unraced(t)
+	st := newStage(t)
+	b, l := bkt("a"), per("rpm", 60_000, time.Minute, 60_000)
+	s, _ := st.join()
+	st.want(s, true, of(b, l, 1))
+	st.split(s, b, 4)
+	for range 2000 {
+		st.want(s, true, of(b, l, 1))
+	}
+	if rooms := st.rooms(b, l); slices.Max(rooms)-slices.Min(rooms) > 10_000 {
+		t.Errorf("rooms %v", rooms)
+	}
+}
+
 // TestSpanningRefused checks that once it is known that there is not enough room, a refusal makes no call.
 func TestSpanningRefused(t *testing.T) {
 	t.Parallel()
