@@ -287,7 +287,7 @@ func (le *Lease) reportAdjusted(ctx context.Context, debits []store.Debit) {
 // recordAdjusted counts a change of what the lease holds, and reports the limits that it has brought near their end.
 func (le *Lease) recordAdjusted(ctx context.Context, debits []store.Debit, out store.Outcome) {
 	m, p := le.lim.meter, le.policy
-	if m.WantsNear() && p.Share.Den == 0 {
+	if m.WantsNear() && p.Share.Den == 0 { // it has only the names
 		var err error
 		p, err = le.lim.policies.Resolve(context.WithoutCancel(ctx), p.Entity, p.Resource, !held.Overrides(le.debits))
 		if err != nil {

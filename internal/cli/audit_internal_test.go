@@ -63,6 +63,10 @@ func TestKeepAudit(t *testing.T) {
 			t.Errorf("%q: exit code %d, %s", text, code, errs.String())
 		}
 	}
+	if code, _, errs := run(append(env, "WEIR_KEEP_AUDIT=30d"), "system", "set", "-l", "rpm:9/min"); code != kit.WrongUsage ||
+		!strings.Contains(errs.String(), "must be a duration of at least an hour") {
+		t.Errorf("in the environment: exit code %d, %s", code, errs.String())
+	}
 	through := []string{"system", "set", "-l", "rpm:9/min", "--server", "http://127.0.0.1:1", "--keep-audit", "2h"}
 	if code, _, errs := run(nil, through...); code != kit.WrongUsage ||
 		!strings.Contains(errs.String(), "--keep-audit is for a store") {

@@ -62,8 +62,8 @@ func TestSpanning(t *testing.T) {
 	st.want(fresh, true, of(b, l, 5))
 }
 
-// TestRoomierOfTwo checks that shards are used evenly, because of two picked at random a take goes to the roomier. Of
-// shards picked at random alone, the fullest of four would be ahead of the emptiest by about 45 of 2,000 takes.
+// TestRoomierOfTwo checks that shards are used evenly, because of two picked at random a take goes to the roomier. If
+// one were picked at random, they would differ by tens of takes.
 func TestRoomierOfTwo(t *testing.T) {
 	t.Parallel()
 	unraced(t)

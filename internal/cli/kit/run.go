@@ -65,8 +65,13 @@ var kinds = map[string]string{
 	"int": "a whole number", "duration": "a duration such as 30s or 72h", "bool": "true or false",
 }
 
-// badNumber replaces pflag's text on a value that is not of a flag's type.
-func badNumber(err error) error {
+// badValue returns what is wrong with a flag's value, without pflag's text and without names of Go; any other error as
+// it is.
+func badValue(err error) error {
+	var usage UsageError
+	if errors.As(err, &usage) {
+		return usage
+	}
 	var bad *pflag.InvalidValueError
 	if !errors.As(err, &bad) {
 		return err
@@ -105,11 +110,7 @@ func (a *Run) Prepare(root *cobra.Command) *cobra.Command {
 		if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 { // the flag may be another command's
 			return cmd.Args(cmd, words)
 		}
-		var usage UsageError
-		if errors.As(err, &usage) {
-			err = usage // what is wrong with the value, without the text that pflag adds
-		}
-		err = badNumber(err)
+		err = badValue(err)
 		if near := likeFlag(cmd, err); near != "" {
 			return fmt.Errorf("%w: did you mean %s?", err, near)
 		}

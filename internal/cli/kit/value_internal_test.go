@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestBadNumber checks that what is wrong with a number is described without names of Go.
-func TestBadNumber(t *testing.T) {
+// TestBadValue checks that what is wrong with a value is described without names of Go.
+func TestBadValue(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"--budget abc":                  `weir: --budget must be a whole number: "abc"`,
