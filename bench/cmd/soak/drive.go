@@ -64,6 +64,20 @@ func (d *driver) close() (err error) {
 	return err
 }
 
+// fill sends requests for a while as fast as they are answered, for so many entities that the server's caches are full
+// early. It returns the rate.
+func (d *driver) fill(ctx context.Context, length time.Duration) (float64, error) {
+	comes := &d.scenario.Entities[1]
+	count := comes.Count
+	defer func() { comes.Count = count }()
+	comes.Count = 1_000_000
+	r, err := d.run(ctx, 0, length)
+	if err != nil {
+		return 0, err
+	}
+	return r.Rate, nil
+}
+
 // run sends requests for a while: at a constant rate, whether answers come or not, or if the rate is 0, from each
 // caller as soon as it is answered. A failed request is an error.
 func (d *driver) run(ctx context.Context, rate float64, length time.Duration) (*load.Report, error) {

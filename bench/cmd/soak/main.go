@@ -23,11 +23,11 @@ import (
 )
 
 func main() {
-	length := flag.Duration("for", 30*time.Minute, "how long")
+	length := flag.Duration("for", 30*time.Minute, "how long, after a tenth of it to fill caches")
 	binary := flag.String("weir", "../.bin/weir", "the `PATH` of the command")
 	store := flag.String("store", "memory:", "what it serves from; redis and dynamodb: a server or engine of its own")
 	entities := flag.Int("entities", 100_000, "who asks at a time: half by Zipf's law, half at random")
-	rate := flag.Float64("rate", 0, "decisions a second; 0: half of what it reaches in 10 s")
+	rate := flag.Float64("rate", 0, "decisions a second; 0: half of what it reaches while its caches fill")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -62,9 +62,8 @@ func begin(e *harness.Env, store string) (string, error) {
 	return store, nil
 }
 
-// parts is the number of parts of the run: the first is for warming up, and of the others one half is compared with
-// the other.
-const parts = 11
+// parts is the number of parts of the run. One half of them is compared with the other.
+const parts = 10
 
 func soak(
 	ctx context.Context, w io.Writer, binary, store string, entities int, rate float64, length time.Duration,
@@ -82,14 +81,14 @@ func soak(
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	if rate == 0 {
-		reached, err := d.run(ctx, 0, min(10*time.Second, length/10))
-		if err != nil {
-			return err
-		}
-		rate = reached.Rate / 2
-		fmt.Fprintf(w, "reaches %.0f decisions/s with %d callers: soaked at %.0f/s\n", reached.Rate, callers, rate)
+	reached, err := d.fill(ctx, length/parts)
+	if err != nil {
+		return err
 	}
+	if rate == 0 {
+		rate = reached / 2
+	}
+	fmt.Fprintf(w, "reaches %.0f decisions/s with %d callers: soaked at %.0f/s\n", reached, callers, rate)
 	fmt.Fprintf(
 		w, "%8s %12s %9s %10s %8s %8s %10s\n", "time", "decisions/s", "refused", "goroutines", "RSS MB", "heap MB",
 		"p99 ms",
@@ -110,7 +109,7 @@ func soak(
 			r.Rate, report.Part(r.Refused, r.Calls),
 			at.goroutines, at.resident/1e6, at.heap/1e6, at.p99.Seconds()*1e3)
 	}
-	return compare(middle(seen[1:parts/2+1]), middle(seen[parts/2+1:]))
+	return compare(middle(seen[:parts/2]), middle(seen[parts/2:]))
 }
 
 // middle returns the means of memory and goroutines, and the median of the p99.
