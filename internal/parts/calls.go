@@ -84,7 +84,8 @@ func (k *call) end(err error) error {
 
 // Take implements [store.Store].
 func (c *calls) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
-	if err := c.quota.enter(ctx, t.Debits, false, c.Peek); err != nil {
+	live, err := c.quota.enter(ctx, t.Debits, false, c.Peek)
+	if err != nil {
 		return store.Outcome{}, err
 	}
 	var began time.Time
@@ -92,7 +93,7 @@ func (c *calls) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
 		began = time.Now()
 	}
 	out, err := c.Store.Take(ctx, t)
-	c.quota.left(t.Debits, false, out, err)
+	c.quota.left(live, t.Debits, false, out, err)
 	c.slots.count(t.Debits, out.Levels)
 	c.ready.took(t.Debits, out.Allowed, err)
 	if c.timed() {
@@ -121,12 +122,13 @@ func (c *calls) Settle(ctx context.Context, s store.Settle) (store.Outcome, erro
 	if err := c.quota.remember(ctx, &s); err != nil {
 		return store.Outcome{}, err
 	}
-	if err := c.quota.enter(ctx, s.Debits, true, c.Peek); err != nil {
+	live, err := c.quota.enter(ctx, s.Debits, true, c.Peek)
+	if err != nil {
 		return store.Outcome{}, err
 	}
 	k := c.begin(ctx, "settle")
 	out, err := c.Store.Settle(k.bounded, s)
-	c.quota.left(s.Debits, true, out, err)
+	c.quota.left(live, s.Debits, true, out, err)
 	c.slots.count(s.Debits, out.Levels)
 	return out, k.end(err)
 }

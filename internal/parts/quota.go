@@ -88,13 +88,13 @@ type live struct {
 // undecided is the second of a bucket that is about to be created.
 const undecided = math.MaxUint32
 
-// enter returns an error if debits would create a bucket in a namespace that may have no more. Only then it reads:
-// buckets that this process has not used, such as those of before its start, are found live in the store. It does not
-// look if too many were not found lately.
-func (q *Quota) enter(ctx context.Context, debits []store.Debit, settle bool, peek peek) error {
+// enter returns where [Quota.left] counts the buckets of debits, nil if nothing bounds them, or an error if they would
+// create one in a namespace that may have no more. Only then it reads: buckets that this process has not used, such as
+// those of before its start, are found live in the store. It does not look if too many were not found lately.
+func (q *Quota) enter(ctx context.Context, debits []store.Debit, settle bool, peek peek) (*live, error) {
 	rules := q.bounds(debits)
 	if rules == nil {
-		return nil
+		return nil, nil
 	}
 	id := debits[0].Bucket.Namespace
 	l := liveOf(&q.of, id)
@@ -102,26 +102,26 @@ func (q *Quota) enter(ctx context.Context, debits []store.Debit, settle bool, pe
 	needs := len(q.missing(l, debits, settle)) > 0
 	l.mu.Unlock()
 	if !needs {
-		return nil
+		return l, nil
 	}
 	name, most := rules.most(ctx, id)
 	missing := q.add(l, debits, settle, most)
 	if missing == nil {
-		return nil
+		return l, nil
 	}
 	found, err := q.find(ctx, l, missing, peek)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case found:
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		q.count(l, missing)
-		return nil
+		return l, nil
 	case rules.Reached != nil && l.mayReport(q.now()):
 		rules.Reached(name, most)
 	}
-	return &store.BucketQuotaError{Bucket: missing[0], Most: most}
+	return nil, &store.BucketQuotaError{Bucket: missing[0], Most: most}
 }
 
 // liveOf returns those of a namespace.
@@ -223,7 +223,11 @@ func (q *Quota) find(ctx context.Context, l *live, missing []store.Bucket, peek 
 	}
 	found := true
 	for i := range snap.States {
-		if q.seconds(&snap.States[i], snap.At) <= q.now() {
+		rest := int64(0)
+		for _, ls := range snap.States[i].Limits {
+			rest = max(rest, untilFull(ls.Limit, ls.Level, snap.At))
+		}
+		if q.second(rest) <= q.now() {
 			l.misses.Add(int64(time.Since(q.start)))
 			found = false
 		}
@@ -268,14 +272,9 @@ func (l *live) tidy(now uint32, most int) {
 
 // left counts the buckets of debits that [Quota.enter] let pass as what was decided on them. If that is not known, or
 // another decision left a bucket emptier, the later time counts.
-func (q *Quota) left(debits []store.Debit, settle bool, out store.Outcome, failed error) {
-	if q.bounds(debits) == nil {
+func (q *Quota) left(l *live, debits []store.Debit, settle bool, out store.Outcome, failed error) {
+	if l == nil {
 		return
-	}
-	v, _ := q.of.Load(debits[0].Bucket.Namespace)
-	l, ok := v.(*live)
-	if !ok {
-		return // only credits
 	}
 	unknown := failed != nil && !errors.Is(failed, store.ErrStaleLimits)
 	if out.At.IsZero() {
@@ -285,18 +284,18 @@ func (q *Quota) left(debits []store.Debit, settle bool, out store.Outcome, faile
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range debits {
-		st := store.State{}
+		rest := int64(0)
 		for _, c := range debits[i].Charges {
-			now := store.LimitState{Limit: c.Limit}
+			limit, level := c.Limit, int64(0)
 			if unknown {
-				full := c.Limit.Params()
-				now.Level = clock.Add(full.Clock(clock.Nanos(out.At)), clock.Add(full.Burst, max(0, c.Amount)))
+				full := limit.Params()
+				level = clock.Add(full.Clock(clock.Nanos(out.At)), clock.Add(full.Burst, max(0, c.Amount)))
 			} else if len(levels) > 0 {
-				now.Limit, now.Level, levels = levels[0].Limit, levels[0].Level, levels[1:]
+				limit, level, levels = levels[0].Limit, levels[0].Level, levels[1:]
 			}
-			st.Limits = append(st.Limits, now)
+			rest = max(rest, untilFull(limit, level, out.At))
 		}
-		h, until := maphash.Comparable(q.seed, debits[i].Bucket), q.seconds(&st, out.At)
+		h, until := maphash.Comparable(q.seed, debits[i].Bucket), q.second(rest)
 		if was := l.until[h]; creates(&debits[i], settle) && (was == undecided || was < until) {
 			l.until[h] = until
 		}
@@ -306,16 +305,18 @@ func (q *Quota) left(debits []store.Debit, settle bool, out store.Outcome, faile
 // now returns the seconds since the start.
 func (q *Quota) now() uint32 { return uint32(time.Since(q.start) / time.Second) }
 
-// seconds returns the second in which a bucket is full that is in a state at an instant of the store; 0 if it is full.
-func (q *Quota) seconds(st *store.State, at time.Time) uint32 {
-	var rest int64
-	for _, ls := range st.Limits {
-		if ls.Limit != nil {
-			rest = max(rest, clock.Sub(ls.Limit.Params().Full(ls.Level), clock.Nanos(at)))
-		}
-	}
+// second returns the second in which a bucket is full that is full after so many nanoseconds; 0 if it is full.
+func (q *Quota) second(rest int64) uint32 {
 	if rest == 0 {
 		return 0
 	}
 	return uint32(min(int64(q.now())+rest/int64(time.Second)+2, undecided-1))
+}
+
+// untilFull returns how long after an instant of the store a limit is full, in nanoseconds; not positive if it is.
+func untilFull(l *store.Limit, level int64, at time.Time) int64 {
+	if l == nil {
+		return 0
+	}
+	return clock.Sub(l.Params().Full(level), clock.Nanos(at))
 }

@@ -87,6 +87,26 @@ func quotaOf(rules parts.QuotaRules) (st store.Store, m *metered, behind store.S
 	return st, m, m.Store
 }
 
+// A quota that is not reached costs a take no allocations.
+//
+//nolint:paralleltest // allocations are counted over the whole process
+func TestQuotaAllocations(t *testing.T) {
+	st, _, behind := quotaOf(parts.QuotaRules{Most: 100})
+	two := debit("a", "alice", 1)
+	two.Charges = append(two.Charges, store.Charge{Limit: &store.Limit{
+		Name: "tph", Amount: 10_000, Period: time.Hour, Burst: 10_000,
+	}})
+	allocs := func(st store.Store) float64 {
+		return testing.AllocsPerRun(100, func() {
+			_, err := st.Take(t.Context(), store.Take{Debits: []store.Debit{two}})
+			must(t, err)
+		})
+	}
+	if with, without := allocs(st), allocs(behind); with > without {
+		t.Errorf("%v allocations with a quota, %v without", with, without)
+	}
+}
+
 // A namespace at its quota gets no new bucket, keeps those that it has, and does not concern others. Below the quota
 // nothing is read; at the quota, only for buckets that the process has not used.
 func TestQuota(t *testing.T) {
