@@ -111,7 +111,6 @@ func (f *Fallback) key(w Who) breaker.Key {
 // Result returns what the outcome of a call means for the store: nothing if the error concerns one key, or the call
 // alone.
 func (c *Call) Result(err error) Result {
-	now := time.Now()
 	switch store.ExtentOf(err) {
 	case store.ExtentKey:
 		return breaker.Answered
@@ -122,9 +121,9 @@ func (c *Call) Result(err error) Result {
 	case store.ExtentUnknown:
 	}
 	switch {
-	case err == nil && (c.until.IsZero() || now.Before(c.until)):
+	case err == nil && (c.until.IsZero() || time.Now().Before(c.until)):
 		return breaker.Succeeded
-	case errors.Is(err, context.DeadlineExceeded) && 4*now.Sub(c.Called) < 3*now.Sub(c.began):
+	case errors.Is(err, context.DeadlineExceeded) && 4*time.Since(c.Called) < 3*time.Since(c.began):
 		return Unknown // most of the time had passed before the call began
 	}
 	return breaker.Failed

@@ -291,7 +291,7 @@ func (c *Conn) Authenticate(principal string) bool {
 	address := c.holder.Load()
 	c.leave()
 	if principal != "" {
-		c.holder.Store(&principal)
+		c.holder.Store(new(principal))
 	}
 	out, ok := l.authenticated.enter(c)
 	if ok {

@@ -21,33 +21,37 @@ type acquireBody struct {
 }
 
 func parseAcquire(data []byte) (a acquireBody, err error) {
-	var namespace, unavailable, wait *string
-	req := &a.request
+	var in struct { // one allocation
+		req                          weir.Request
+		namespace, unavailable, wait *string
+	}
 	err = unmarshal(data, members{
-		{"entity", &req.Entity},
-		{"resource", &req.Resource},
-		{"tokens", &req.Tokens},
-		{"namespace", &namespace},
-		{"limits", &req.Limits},
-		{"on_unavailable", &unavailable},
-		{"wait", &wait},
+		{"entity", &in.req.Entity},
+		{"resource", &in.req.Resource},
+		{"tokens", &in.req.Tokens},
+		{"namespace", &in.namespace},
+		{"limits", &in.req.Limits},
+		{"on_unavailable", &in.unavailable},
+		{"wait", &in.wait},
 	})
 	if err != nil {
 		return a, err
 	}
+	a.request = in.req
+	req := &a.request
 	if req.Limits != nil && len(req.Limits) == 0 {
 		return a, badField("limits", "must name at least one limit, or be left out")
 	}
-	if a.namespace, err = namespaceOf(namespace); err != nil {
+	if a.namespace, err = namespaceOf(in.namespace); err != nil {
 		return a, err
 	}
-	if unavailable != nil {
-		if req.OnUnavailable, err = unavailableOf("on_unavailable", *unavailable); err != nil {
+	if in.unavailable != nil {
+		if req.OnUnavailable, err = unavailableOf("on_unavailable", *in.unavailable); err != nil {
 			return a, err
 		}
 	}
-	if wait != nil {
-		a.wait, err = parseWait(*wait)
+	if in.wait != nil {
+		a.wait, err = parseWait(*in.wait)
 	}
 	return a, err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
+	"github.com/weirlimits/weir/internal/testkit/raced"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -60,26 +61,49 @@ func BenchmarkFloor(b *testing.B) {
 
 // BenchmarkHandler measures the handler of POST /v1/acquire without the network.
 func BenchmarkHandler(b *testing.B) {
-	h := newServer(b).Handler()
-	req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(acquireRequest)))
-	if err != nil {
-		b.Fatal(err)
-	}
-	body, err := io.ReadAll(req.Body)
-	if err != nil {
-		b.Fatal(err)
-	}
-	rd := bytes.NewReader(body)
-	w := &discard{h: make(http.Header)}
+	acquire := handle(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		rd.Reset(body)
-		req.Body = io.NopCloser(rd)
-		clear(w.h)
-		h.ServeHTTP(w, req)
+		acquire()
 	}
-	if w.status != http.StatusOK {
-		b.Fatal(w.status)
+}
+
+// TestAllocations bounds what the handler of POST /v1/acquire allocates: a server collects garbage as often.
+//
+//nolint:paralleltest // allocations are counted over the whole process
+func TestAllocations(t *testing.T) {
+	if raced.On { // its pools drop what they are given
+		return
+	}
+	if n := testing.AllocsPerRun(1000, handle(t)); n > mostAllocations {
+		t.Errorf("%v allocations, at most %d", n, mostAllocations)
+	}
+}
+
+const mostAllocations = 20
+
+// handle returns what makes the handler of POST /v1/acquire answer a request.
+func handle(tb testing.TB) (acquire func()) {
+	tb.Helper()
+	h := newServer(tb).Handler()
+	req, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(acquireRequest)))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	text, err := io.ReadAll(req.Body)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	rd := bytes.NewReader(text)
+	body := io.NopCloser(rd)
+	w := &discard{h: make(http.Header)}
+	return func() {
+		rd.Reset(text)
+		req.Body = body
+		clear(w.h)
+		if h.ServeHTTP(w, req); w.status != http.StatusOK {
+			tb.Fatal(w.status)
+		}
 	}
 }
 
@@ -92,20 +116,20 @@ func (d *discard) Header() http.Header         { return d.h }
 func (d *discard) WriteHeader(status int)      { d.status = status }
 func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
 
-func newServer(b *testing.B) *httpapi.Server {
-	b.Helper()
+func newServer(tb testing.TB) *httpapi.Server {
+	tb.Helper()
 	lim, err := weir.New(weir.Config{Store: memory.New(nil)})
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	b.Cleanup(func() { lim.Close() })
-	err = admin.New(lim).Limits.Set(b.Context(), admin.Scope{Resource: "gpt-4"}, weir.PerSecond("rpm", 1_000_000), weir.PerSecond("tpm", 4_000_000))
+	tb.Cleanup(func() { lim.Close() })
+	err = admin.New(lim).Limits.Set(tb.Context(), admin.Scope{Resource: "gpt-4"}, weir.PerSecond("rpm", 1_000_000), weir.PerSecond("tpm", 4_000_000))
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	s, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: lim}})
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	return s
 }

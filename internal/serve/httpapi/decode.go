@@ -224,6 +224,9 @@ func badField(field, format string, args ...any) error {
 
 // fieldError turns an error of the decoder into one that names the field.
 func fieldError(err error) error {
+	if err == nil { // before the targets, which are allocated
+		return nil
+	}
 	var (
 		config *weir.ConfigError
 		syntax *jsontext.SyntacticError
