@@ -22,7 +22,7 @@ import (
 var gateway []byte
 
 const (
-	callers = 64
+	callers = 16
 	conns   = 4
 )
 
