@@ -74,11 +74,11 @@ func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allo
 	}
 	decided, called := l.cfg.Observer.Decided, l.cfg.Observer.Called
 	if decided == nil && called == nil {
-		_, allowed, ok = parts.Quick(l, l.inProcess, entity, resource, nil)
+		_, allowed, ok = parts.Quick(&l.handle, l.inProcess, entity, resource, nil)
 		return allowed, ok
 	}
 	began := time.Now()
-	spent, allowed, ok := parts.Quick(l, l.inProcess, entity, resource, func() {
+	spent, allowed, ok := parts.Quick(&l.handle, l.inProcess, entity, resource, func() {
 		if called != nil {
 			called(ctx, CalledEvent{Op: "take", Took: time.Since(began)})
 		}

@@ -156,7 +156,12 @@ func (p Params) Available(level, clock int64) int64 { return p.Burst - Outstandi
 // in debt. If the clock is so near the end of int64 that levels would saturate (2088 at the earliest), nothing fits: a
 // level that cannot rise would admit without limit.
 func (p Params) Fits(level, clock, a int64) bool {
-	return a <= p.Available(level, clock) && clock <= math.MaxInt64-p.Burst
+	return Fits(p.Burst, level, clock, a)
+}
+
+// Fits is [Params.Fits] for a limit of which only the burst is at hand: copying all of Params slows down a hot path.
+func Fits(burst, level, clock, a int64) bool {
+	return a <= burst-Outstanding(level, clock) && clock <= math.MaxInt64-burst
 }
 
 // Spend returns the level after a debit of a millitokens at a clock reading. It does not check whether they fit: for an

@@ -34,7 +34,7 @@ type Handle struct{ parts Parts }
 // Join returns a handle for parts.
 func Join(p Parts) Handle { return Handle{p} }
 
-func (h *Handle) reach() Parts { return h.parts }
+func (h *Handle) reach() *Parts { return &h.parts }
 
 // NoShare reports whether an error of a decision is that the process has no share of the limits: its cell is joining or
 // drained, or it would use whole limits on the store of a cell.
@@ -43,4 +43,4 @@ func NoShare(err error) bool {
 }
 
 // Of returns the parts of a limiter.
-func Of(limiter interface{ reach() Parts }) Parts { return limiter.reach() }
+func Of(limiter interface{ reach() *Parts }) Parts { return *limiter.reach() }

@@ -5,9 +5,9 @@ import "github.com/weirlimits/weir/store"
 // Quick decides a request of a limiter for one of each limit on a store that never waits, if that is one limit of one
 // bucket, both cached. If ok is false, it has done nothing. called is called after the call of the store.
 func Quick(
-	limiter interface{ reach() Parts }, st store.InProcess, entity, resource string, called func(),
+	limiter *Handle, st store.InProcess, entity, resource string, called func(),
 ) (spent *[]store.Debit, allowed, ok bool) {
-	p := limiter.reach()
+	p := &limiter.parts
 	one := p.Policies.Cached(entity, resource)
 	if one == nil {
 		return nil, false, false

@@ -47,19 +47,18 @@ func (t *Table) Find(key store.Bucket) *Bucket {
 // does not report the change.
 func (t *Table) TakeOne(b *Bucket, c *store.Charge) (allowed, ok bool) {
 	// Before the lock, because others wait there.
-	p := c.Limit.Params()
-	now := t.Now()
-	reading := p.Clock(now)
+	l, now := c.Limit, t.Now()
+	reading := l.Params().Clock(now)
 	b.mu.Lock()
-	if b.Dead() || b.own != 1 || p.Heal != 0 || b.first.limit != c.Limit && *b.first.limit != *c.Limit {
+	if b.Dead() || b.own != 1 || l.Heal != 0 || b.first.limit != l && *b.first.limit != *l {
 		b.mu.Unlock()
 		return false, false
 	}
 	if now < b.at {
 		now = b.at
-		reading = p.Clock(now)
+		reading = l.Params().Clock(now)
 	}
-	if allowed = p.Fits(b.first.level, reading, c.Amount); allowed {
+	if allowed = clock.Fits(l.Burst, b.first.level, reading, c.Amount); allowed {
 		t.stamp(b, now)
 		b.takes++
 		b.first.level = clock.Spend(b.first.level, reading, c.Amount)
