@@ -14,6 +14,8 @@ import (
 var (
 	//go:embed lua/common.lua
 	luaCommon string
+	//go:embed lua/layout.lua
+	luaLayout string
 	//go:embed lua/bucket.lua
 	luaBucket string
 	//go:embed lua/slots.lua
@@ -57,20 +59,25 @@ const (
 	frees  = "#!lua flags=allow-oom\n"
 )
 
-// seldom creates the functions of buckets only when they are needed: creating all of them costs as much as a decision.
-func seldom(more, functions string) string {
-	return "local made\nlocal function slow()\nif made then return made end\n" + luaBucket + more +
-		"made = {" + functions + "}\nreturn made\nend\n"
+// seldom returns a Lua function of that name, which returns a table with functions of the parts. It creates them when
+// they are first needed: creating all of them costs more than a decision.
+func seldom(name, functions string, parts ...string) string {
+	return "local " + name + "\ndo\nlocal made\nfunction " + name + "()\nif made then return made end\n" +
+		strings.Join(parts, "") + "made = {" + functions + "}\nreturn made\nend\nend\n"
 }
 
 // The scripts of buckets and of the catalog. Each is described at its beginning.
 var (
-	Take    = swift(seldom(luaPrepare, "head = head, prepare = prepare"), luaTake)
-	Settle  = swift(seldom(luaAdjust, "adjust = adjust"), luaSettle)
-	Peek    = newScript(frees, luaCommon, luaWrite, luaSlots, luaBucket, luaPeek)
-	Buckets = newScript(frees, luaCommon, luaWrite, luaSlots, luaBucket, luaBuckets)
+	Take = newScript(writes, luaCommon, luaLayout,
+		seldom("special", "within = within, covered = covered, whole = whole, unread = unread, write = write, "+
+			"held = held, lasts = lasts, seize = seize, slow = slow", luaWrite, luaSlots,
+			seldom("slow", "create = create, prepare = prepare", luaBucket, luaPrepare)), luaTake)
+	Settle = newScript(writes, luaCommon, luaLayout, luaWrite, luaSlots,
+		seldom("slow", "adjust = adjust", luaBucket, luaAdjust), luaSettle)
+	Peek    = newScript(frees, luaCommon, luaLayout, luaWrite, luaSlots, luaBucket, luaPeek)
+	Buckets = newScript(frees, luaCommon, luaLayout, luaWrite, luaSlots, luaBucket, luaBuckets)
 	Credit  = OnBuckets(luaCredit)
-	Forget  = newScript(frees, luaCommon, luaWrite, luaSlots, luaBucket, luaForget)
+	Forget  = newScript(frees, luaCommon, luaLayout, luaWrite, luaSlots, luaBucket, luaForget)
 	Credits = newScript(frees, "return redis.call('UNLINK', KEYS[1])") // forgets them
 	Commit  = newScript(writes, luaCommon, luaRecord, luaCommit)
 	Get     = newScript(frees, luaCommon, luaRecord, luaGet)
@@ -88,14 +95,9 @@ func newScript(shebang string, parts ...string) *Script {
 	return &Script{text, hex.EncodeToString(sum[:])}
 }
 
-// swift returns a script that seldom needs the functions of buckets.
-func swift(seldom, body string) *Script {
-	return newScript(writes, luaCommon, luaWrite, luaSlots, seldom, body)
-}
-
 // OnBuckets returns a script with the functions that those of buckets share.
 func OnBuckets(body string) *Script {
-	return newScript(writes, luaCommon, luaWrite, luaSlots, luaBucket, body)
+	return newScript(writes, luaCommon, luaLayout, luaWrite, luaSlots, luaBucket, body)
 }
 
 // Run runs a script, and sends its text if the server does not have it, in which case nothing has been done yet.

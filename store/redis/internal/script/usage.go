@@ -30,7 +30,7 @@ var (
 // The scripts of usage. Usage is the first to stop when memory runs out, but scripts that free memory always run.
 var (
 	Meter       = newScript(writes, luaCommon, luaUsageMeter)
-	ReadUsage   = newScript(frees, luaCommon, luaWrite, luaUsageRead)
+	ReadUsage   = newScript(frees, luaCommon, luaLayout, luaUsageRead)
 	Left        = newScript(frees, luaUsageLeft)
 	Accounts    = newScript(frees, luaUsageAccounts)
 	Book        = newScript(writes, luaCommon, luaUsageBook)

@@ -62,73 +62,42 @@ local function plus(h, l, h2, l2)
 	return saturated(h, l)
 end
 
--- exact returns floor(now * amount / period), computed in limbs of 24 bits.
-local function exact(ah, al, ph, pl)
-	local h, l, neg = nh, nl, nh < 0
-	if neg then
-		h, l = -h, -l
-		if l < 0 then
-			h, l = h - 1, l + T
+-- limbs returns a pair as limbs of 24 bits, of which only the highest is signed.
+local function limbs(h, l) return l % B, floor(l / B) + h % 65536 * 256, floor(h / 65536) end
+
+-- exact returns floor(now * amount / period) from an estimate h, l that is at most 2^32 off. The sign of d, what the product is
+-- above estimate * period, is exact. After one correction, |d| is less than the period.
+local function exact(ah, al, ph, pl, h, l)
+	local x0, x1, x2 = limbs(nh, nl)
+	local y0, y1, y2 = limbs(ah, al)
+	local v0, v1, v2 = limbs(ph, pl)
+	for corrected = 0, 1 do
+		local q0, q1, q2 = limbs(h, l)
+		local d0 = x0 * y0 - q0 * v0
+		local d1 = x0 * y1 + x1 * y0 - q0 * v1 - q1 * v0 + floor(d0 / B)
+		local d2 = x0 * y2 + x1 * y1 + x2 * y0 - q0 * v2 - q1 * v1 - q2 * v0 + floor(d1 / B)
+		local d3 = x1 * y2 + x2 * y1 - q1 * v2 - q2 * v1 + floor(d2 / B)
+		local d4 = x2 * y2 - q2 * v2 + floor(d3 / B)
+		local d = (((d4 * B + d3 % B) * B + d2 % B) * B + d1 % B) * B + d0 % B
+		local n = floor(d / (ph * T + pl) + 0.5)
+		if n == 0 or corrected == 1 then
+			return plus(h, l, 0, d < 0 and -1 or 0)
 		end
+		h, l = plus(h, l, floor(n / T), n % T)
 	end
-	local x0, x1, x2 = l % B, floor(l / B) + h % 65536 * 256, floor(h / 65536)
-	local y0, y1, y2 = al % B, floor(al / B) + ah % 65536 * 256, floor(ah / 65536)
-	local v0, v1, v2 = pl % B, floor(pl / B) + ph % 65536 * 256, floor(ph / 65536)
-	local u = {x0 * y0, x0 * y1 + x1 * y0, x0 * y2 + x1 * y1 + x2 * y0, x1 * y2 + x2 * y1, x2 * y2, 0}
-	for i = 1, 5 do
-		local c = floor(u[i] / B)
-		u[i], u[i + 1] = u[i] - c * B, u[i + 1] + c
-	end
-	local period, q, r0, r1, r2 = ph * T + pl, {}, 0, 0, 0
-	for i = 6, 1, -1 do
-		local n = floor((((r2 * B + r1) * B + r0) * B + u[i]) / period) -- off by at most one
-		local d0, d1, d2, d3 = u[i] - n * v0, r0 - n * v1, r1 - n * v2, r2
-		local c = floor(d0 / B)
-		d0, d1 = d0 - c * B, d1 + c
-		c = floor(d1 / B)
-		d1, d2 = d1 - c * B, d2 + c
-		c = floor(d2 / B)
-		d2, d3 = d2 - c * B, d3 + c
-		local fix = 0
-		if d3 < 0 then
-			fix = 1
-		elseif d3 > 0 or d2 > v2 or d2 == v2 and (d1 > v1 or d1 == v1 and d0 >= v0) then
-			fix = -1
-		end
-		if fix ~= 0 then
-			n, d0, d1, d2 = n - fix, d0 + fix * v0, d1 + fix * v1, d2 + fix * v2
-			c = floor(d0 / B)
-			d0, d1 = d0 - c * B, d1 + c
-			c = floor(d1 / B)
-			d1, d2 = d1 - c * B, (d2 + c) % B
-		end
-		q[i], r0, r1, r2 = n, d0, d1, d2
-	end
-	l, h = q[1] + q[2] % 256 * B, floor(q[2] / 256) + q[3] * 65536
-	if q[4] + q[5] + q[6] > 0 then
-		h = 2147483648
-	end
-	if not neg then
-		return saturated(h, l)
-	end
-	if r0 + r1 + r2 > 0 then
-		l = l + 1
-	end
-	return plus(-h, 0, 0, -l)
 end
 
 -- clock returns the reading of a limit's clock, from whole hours and the rest as a double. If the result is so near a
--- whole number that rounding could change it, it calls exact.
+-- whole number that rounding could change it, exact corrects it.
 local function clock(ah, al, ph, pl, Ah, Al, fa, fr)
-	local e = H * fa + t * fr
-	local f = floor(e)
-	local r, u = e - f, ((H < 0 and -H or H) * fa + t * fr + 1) * 2 ^ -49
-	if r <= u or r >= 1 - u or H >= 2097152 or H <= -2097152 then
-		return exact(ah, al, ph, pl)
-	end
-	local p = H * Al
-	local c = floor(p / T)
-	local l = p - c * T + f
+	local e, p = H * fa + t * fr, H * Al
+	local r, u, c = e % 1, ((H < 0 and -H or H) * fa + t * fr + 1) * 2 ^ -49, floor(p / T)
+	local near = r <= u or r >= 1 - u or H >= 2097152 or H <= -2097152
+	local l = p - c * T + (near and floor(e + 0.5) or e - r)
 	local c2 = floor(l / T)
-	return saturated(H * Ah + c + c2, l - c2 * T)
+	local h, l = saturated(H * Ah + c + c2, l - c2 * T)
+	if near then
+		return exact(ah, al, ph, pl, h, l)
+	end
+	return h, l
 end

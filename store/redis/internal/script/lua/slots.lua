@@ -39,6 +39,12 @@ local function grid(heal)
 	return gridEndH, gridEndL
 end
 
+-- lasts returns for how many ns what is held lasts at most, once something is taken now.
+local function lasts(w, x, heal)
+	local eh, el = grid(heal)
+	return math.max((eh - nh) * T + (el - nl), (w[x] - nh) * T + (w[x + 1] - nl)) + S
+end
+
 -- shift makes the cohort current that is taken from now.
 local function shift(w, o, x, heal)
 	local ch, cl, ph, pl = count(w, o, x)

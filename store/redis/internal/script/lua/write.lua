@@ -1,11 +1,3 @@
--- A bucket is a head, slots, limits, and what is held: see docs/format/redis.md. Parsed, it is one list of words without the
--- limits: 11 for the head, 6 for each slot, and 6 for each limit of slots.
-local HEAD, SLOT, HEADSIZE, LIMIT = '>BI4I4i4I4I4I4I4I4I2I2', 'i4I4i4I4i4I4', 37, '>I2BI4I4I4I4ddI4I4I4I4'
-
--- A limit that steps, a quota or a balance, is {length, flags, burst, reading, first instant and last instant of the window in
--- which the clock reads that, amount, longest window, length of the window's text}. A balance has the amount 0.
-local STEPS = '>I2BI4I4i4I4i4I4i4I4I4I4I4I4B'
-
 -- within reports whether a limit that steps has its reading for the time.
 local function within(d)
 	return (nh - d[7]) * T + (nl - d[8]) >= 0 and (d[9] - nh) * T + (d[10] - nl) >= 0
@@ -32,6 +24,12 @@ local function whole(b, limits)
 	local n, m = b[11], 6 * (b.held or 0)
 	local text = pack(n == 1 and '>BI4I4i4I4I4I4I4I4I2I2i4I4i4I4i4I4' or HEAD .. rep(SLOT, n), unpack(b, 1, 11 + 6 * n)) .. limits
 	return m == 0 and text or text .. pack('>' .. rep(SLOT, b.held), unpack(b, 12 + 6 * n, 11 + 6 * n + m))
+end
+
+-- unread returns a take's answer if a bucket cannot be read.
+local function unread(e)
+	local text = why(e)
+	return 'E' .. pack('>I2', #text) .. text
 end
 
 -- write stores a bucket for ttl ms. With more set, an existing key that would live longer keeps its expiry. With an infinite
