@@ -36,44 +36,49 @@ func (s *limiter) Acquire(ctx context.Context, in *weirv1.AcquireRequest) (*weir
 	c := decide.CallerOf(ctx)
 	lease, err := s.decide.Acquire(ctx, c, lim, req, wait)
 	c.Err = err
-	out, f := s.answer(ctx, lim, lease, err, false, &response{})
+	out, f := s.answer(ctx, lim, lease, err, &response{})
 	if f != nil {
 		return nil, f
 	}
 	return out, nil
 }
 
-// answer puts the response to a decision into out, or returns the reason why there is none.
+// answer returns the response to a decision, or the reason why there is none. The response to an admitted request is in
+// full; if that is nil, it is brief.
 func (s *limiter) answer(
-	ctx context.Context, lim *weir.Limiter, lease *weir.Lease, err error, brief bool, out *response,
+	ctx context.Context, lim *weir.Limiter, lease *weir.Lease, err error, full *response,
 ) (*weirv1.AcquireResponse, *failure) {
-	var over *weir.ExceededError
-	switch {
-	case err == nil && brief && lease.Slots() != nil:
-		return nil, s.fail(ctx, decide.NoSlots(ctx, lease))
-	case err == nil:
-		return s.admit(ctx, lim, lease, brief, out), nil
-	case errors.As(err, &over):
-		return refusal(over, brief), nil
+	if err == nil && full == nil {
+		err = decide.NoSlots(ctx, lease)
+	}
+	if err == nil {
+		return s.admit(ctx, lim, lease, full), nil
+	}
+	if over, ok := errors.AsType[*weir.ExceededError](err); ok {
+		return refusal(over, full == nil), nil
 	}
 	return nil, s.fail(ctx, err)
 }
 
-// admit returns the response to an admitted request.
+// admit returns the response to an admitted request, as answer does.
 func (s *limiter) admit(
-	ctx context.Context, lim *weir.Limiter, lease *weir.Lease, brief bool, out *response,
+	ctx context.Context, lim *weir.Limiter, lease *weir.Lease, full *response,
 ) *weirv1.AcquireResponse {
-	out.Allowed = true
-	if brief && !lease.Degraded() {
-		return &out.AcquireResponse
+	if full == nil && !lease.Degraded() {
+		return admitted
 	}
+	out := full
+	if out == nil {
+		out = &response{}
+	}
+	out.Allowed = true
 	d := lease.Decision()
 	if d.Degraded {
 		// The reason goes to the log, not to the client.
 		s.decide.Trouble(ctx, "admitted without the store", errors.New(d.Reason), method(ctx))
 		out.Degraded, out.Over, out.Reason = true, d.Over, "the store did not answer"
 	}
-	if brief {
+	if full == nil {
 		return &out.AcquireResponse
 	}
 	held := s.decide.Hold(lim, lease)

@@ -26,23 +26,28 @@ func (s *limiter) AcquireBatch(
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	n, size := len(in.GetRequests()), perResult
+	n, size, c := len(in.GetRequests()), perResult, decide.CallerOf(ctx)
 	if in.GetBrief() {
 		size = perBrief
 	}
-	room := func(bytes int, patience time.Duration) bool {
-		return s.decide.Reserve(ctx, decide.CallerOf(ctx), bytes, patience)
-	}
+	room := func(bytes int, patience time.Duration) bool { return s.decide.Reserve(ctx, c, bytes, patience) }
 	if !room(n*size, maxQueued) {
 		return nil, s.fail(ctx, decide.ErrOverloaded)
 	}
 	out := &weirv1.AcquireBatchResponse{Results: make([]*weirv1.AcquireResult, n)}
-	results, responses := make([]weirv1.AcquireResult, n), make([]response, n)
+	results, responses := make([]weirv1.AcquireResult, n), []response(nil)
+	if !in.GetBrief() {
+		responses = make([]response, n)
+	}
 	answer := func(i int, lim *weir.Limiter, lease *weir.Lease, err error) {
 		out.Results[i] = &results[i]
-		d, f := s.answer(ctx, lim, lease, err, in.GetBrief(), &responses[i])
+		var full *response
+		if responses != nil {
+			full = &responses[i]
+		}
+		d, f := s.answer(ctx, lim, lease, err, full)
 		if !room(d.SizeVT()+perStatus*len(d.GetLimits())-size, 0) {
-			d, f = s.answer(ctx, lim, lease, err, true, &response{})
+			d, f = s.answer(ctx, lim, lease, err, nil)
 		}
 		results[i].Decision = d
 		if f != nil {
@@ -57,7 +62,7 @@ func (s *limiter) AcquireBatch(
 	var over *weir.ExceededError
 	switch {
 	case errors.As(err, &over):
-		decide.CallerOf(ctx).Err = over
+		c.Err = over
 		return &weirv1.AcquireBatchResponse{Refused: refusal(over, in.GetBrief())}, nil
 	case err != nil:
 		return nil, s.fail(ctx, err)

@@ -29,6 +29,8 @@ var (
 	minute = durationpb.New(time.Minute)
 	hour   = durationpb.New(time.Hour)
 	day    = durationpb.New(24 * time.Hour)
+
+	admitted = &weirv1.AcquireResponse{Allowed: true} // in brief
 )
 
 func periodOf(d time.Duration) *durationpb.Duration {
