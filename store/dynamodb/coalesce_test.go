@@ -3,10 +3,12 @@ package dynamodb_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/weirlimits/weir/store"
 )
@@ -48,6 +50,33 @@ func TestCoalesceRoom(t *testing.T) {
 		if n := st.outstanding(alice, "rpm"); n != 100_000 {
 			t.Errorf("%d outstanding", n)
 		}
+	})
+}
+
+// TestCoalesceReleases checks that what is remembered of a bucket keeps no request alive that has been answered: not the
+// debits of a take, and with them whatever its caller holds.
+func TestCoalesceReleases(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := newStage(t)
+		s := st.open(noGuard)
+		rpm, alice := per("rpm", 10, time.Hour, 1), bkt("alice")
+		var asked []weak.Pointer[store.Debit]
+		for range 3 { // admitted, refused by the table, refused from memory
+			debits := []store.Debit{of(alice, rpm, 1)}
+			asked = append(asked, weak.Make(&debits[0]))
+			if _, err := s.Take(t.Context(), store.Take{Debits: debits}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		runtime.GC()
+		for i, d := range asked {
+			if d.Value() != nil {
+				t.Errorf("take %d is kept alive", i)
+			}
+		}
+		runtime.KeepAlive(s)
 	})
 }
 

@@ -234,6 +234,7 @@ func (sh *shard) Write(w *plan.Write, aboard []*waiter) (again []*waiter, pause 
 	if sh.meter.Saw(w.On, w.Now, &got) {
 		sh.b.grow(2 * w.On.N)
 	}
+	clear(aboard) // the space must not keep requests alive that have been answered
 	if len(again) > 0 {
 		pause = jitter(state.Pause())
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirlimits/weir/internal/batch/hold"
 	"github.com/weirlimits/weir/internal/batch/limitname"
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
@@ -28,7 +27,6 @@ type View struct {
 // limitAttrs are the names of a limit's attributes that a debit writes.
 type limitAttrs struct {
 	level, debited, returned string
-	slots                    hold.Attrs // of a limit of slots
 }
 
 // NewView returns the view of some charges. Errors: store.ErrInvalid if a limit exceeds the bounds of the arithmetic.
@@ -51,9 +49,7 @@ func NewView(charges []store.Charge) (*View, error) {
 		v.Limits[i], v.Names[i], v.Params[i] = l, name, p
 		a := &v.attrs[i]
 		a.level, a.debited, a.returned = prefixLevel+name, prefixDebited+name, prefixReturned+name
-		if l.IsSlots() {
-			v.Slots, a.slots = true, hold.AttrsOf(name)
-		}
+		v.Slots = v.Slots || l.IsSlots()
 		if !l.Override {
 			v.Own = true
 			own = append(own, v.Names[i]+"="+limitname.Format(p))

@@ -142,7 +142,8 @@ func (e *Entry) hold(w *Write, i int) {
 // hold writes what becomes of a limit of slots.
 func (p *Total) hold(w *Write, u *expr.Update) {
 	p.slots.Exact, p.slots.New, p.slots.Asserted = p.Exact, !p.Known, unchanged(w)
-	p.slots.Write(u, &p.attrs.slots, w.Now, w.On.Burst(p.Params)-p.Bound+p.Back, p.Bound >= 0)
+	attrs := hold.AttrsOf(p.Name)
+	p.slots.Write(u, &attrs, w.Now, w.On.Burst(p.Params)-p.Bound+p.Back, p.Bound >= 0)
 	if p.Sum > 0 {
 		u.Op(expr.Add, p.attrs.debited, p.Sum)
 	}
