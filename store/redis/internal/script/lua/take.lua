@@ -3,10 +3,11 @@
 -- the debits, further limits whose windows are known, and the limits that the debits name. A debit is its epoch, the length
 -- of the common part of its key, amount and flags of each charge, and what follows: 0 a debit of the same take, 1 the end of the
 -- take; then the number of the next debit's limits. The first debit has the first limits. Limits that begin or end are preceded
--- by a length of 0 and when they do. The answer to a take is A or R, the time, and the levels; or a letter for what is wrong, after E with the reason. W is followed by the
--- time, at which a quota is in another window than the caller sent, and limits whose windows it did not send; K by the
--- number of the debit and the name of a balance; P by the time, at which the limits of a debit do not hold. The level of a limit
--- of slots is followed by the end of the current cohort, and whether something was taken; then by the birth of what is held.
+-- by a length of 0 and when they do. The answer to a take is A or R, the time, and the levels; or a letter for what is wrong,
+-- after E with the reason. W is followed by the time, at which a quota is in another window than the caller sent, and limits
+-- whose windows it did not send; K by the number of the debit and the name of a balance; P by the time, at which the limits of a
+-- debit do not hold. The level of a limit of slots is followed by the end of the current cohort, and whether something was
+-- taken; then by the birth of what is held.
 --
 -- Lists that every run fills are created with the length that one debit of one limit needs: they need not grow then.
 local KEYS, ARGV, find, all, huge = KEYS, ARGV, string.find, ARGV[4], math.huge
