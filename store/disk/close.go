@@ -39,7 +39,7 @@ func (j *journal) finish(clean bool) error {
 	}
 	var dirty []entry
 	j.table.Each(func(b *inmem.Bucket, _ store.Bucket) bool {
-		if r := b.Reserve(); r != nil && r.Dirty {
+		if b.Dirty {
 			dirty = append(dirty, entry{b.Key(), b})
 		}
 		return true
@@ -65,11 +65,10 @@ func (j *journal) exact(c *chunk, b *inmem.Bucket) {
 	if b.Dead() {
 		return
 	}
-	r := b.Reserve()
-	r.Slots = make([]inmem.Reserved, b.Len())
-	for i := range r.Slots {
-		r.Slots[i].Next = b.Level(i)
+	slots := make([]inmem.Reserved, b.Len())
+	for i := range slots {
+		slots[i].Next = b.Level(i)
 	}
-	c.add(b, r)
-	r.Dirty = false
+	c.add(b, slots)
+	b.Dirty = false
 }

@@ -147,7 +147,7 @@ func (j *journal) collect(c *chunk, queue []entry, gone []string) {
 func (j *journal) unwanted(c *chunk, gone []string) {
 	for _, key := range gone {
 		stored := false
-		j.table.Live(key, func(b *inmem.Bucket) { stored = b.Reserve() != nil && b.Reserve().Stored })
+		j.table.Live(key, func(b *inmem.Bucket) { stored = b.Stored })
 		if !stored {
 			c.gone = append(c.gone, key)
 		}
@@ -164,17 +164,17 @@ func (j *journal) take(c *chunk, b *inmem.Bucket, marked bool) {
 	}
 	c.at = max(c.at, b.Head().At)
 	j.plan(b, r, c.at)
-	c.add(b, r)
-	r.Queued, r.Flight, r.Stored = nil, c.ticket, true
+	c.add(b, r.Slots)
+	r.Queued, r.Flight, b.Stored = nil, c.ticket, true
 }
 
 // add records the state of a locked bucket, with the levels to make durable.
-func (c *chunk) add(b *inmem.Bucket, r *inmem.Reserve) {
+func (c *chunk) add(b *inmem.Bucket, slots []inmem.Reserved) {
 	head := b.Head()
 	c.at = max(c.at, head.At)
 	start := len(c.buf)
-	c.buf = appendRecord(c.buf, b.Key(), &head, b, r.Slots)
-	for i := range r.Slots {
+	c.buf = appendRecord(c.buf, b.Key(), &head, b, slots)
+	for i := range slots {
 		switch b.Limit(i).Limit.Params().Kind() {
 		case clock.Rate:
 		case clock.Slots:
@@ -211,7 +211,7 @@ func (j *journal) landed(c *chunk, err error) {
 			}
 		}
 		if err != nil {
-			r.Dirty = true
+			e.b.Dirty = true
 			if j.mode == Interval && r.Queued == nil && !e.b.Dead() {
 				again = append(again, e)
 			}

@@ -124,7 +124,7 @@ func (j *journal) Changed(b *inmem.Bucket, c inmem.Change) inmem.Ticket {
 		r = new(inmem.Reserve)
 		b.SetReserve(r)
 	}
-	r.Dirty = true
+	b.Dirty = true
 	return or(j.changed(b, r, c), begin)
 }
 
@@ -222,7 +222,7 @@ func (j *journal) enqueue(b *inmem.Bucket, r *inmem.Reserve) inmem.Ticket {
 }
 
 func (j *journal) forgotten(b *inmem.Bucket) inmem.Ticket {
-	if b.Reserve() == nil || !b.Reserve().Stored {
+	if !b.Stored {
 		return nil
 	}
 	j.mu.Lock()
@@ -311,7 +311,7 @@ func (j *journal) forgetCredits(prefix []byte) error {
 // Evicted implements [inmem.Journal]. A later transaction deletes the record. Until then, and after a crash, the bucket
 // still owes what was reserved.
 func (j *journal) Evicted(b *inmem.Bucket) {
-	if r := b.Reserve(); r != nil && r.Stored {
+	if b.Stored {
 		j.mu.Lock()
 		j.work.gone = append(j.work.gone, b.Key())
 		j.mu.Unlock()

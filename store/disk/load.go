@@ -56,12 +56,7 @@ func (s *Store) loadRecord(rec *inmem.Record, k, v []byte, file state, retired s
 		return err
 	}
 	key := string(k)
-	r := &inmem.Reserve{At: rec.At, Stored: true, Dirty: !clean, Slots: make([]inmem.Reserved, len(rec.Limits))}
-	for i := range rec.Limits {
-		level := rec.Limits[i].Level
-		r.Slots[i] = inmem.Reserved{Bound: level, Next: level, Base: level}
-	}
-	loaded, err := s.table.Load(key, rec, r, !clean)
+	loaded, err := s.table.Load(key, rec, !clean)
 	if err != nil {
 		return err
 	}

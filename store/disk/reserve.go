@@ -40,7 +40,7 @@ func (j *journal) plan(b *inmem.Bucket, r *inmem.Reserve, now int64) {
 		}
 		exact = exact && next == s.Level
 	}
-	r.At, r.Dirty = now, !exact
+	r.At, b.Dirty = now, !exact
 }
 
 // reserve returns the level to make durable: the true level plus a stretch meant to last about a second, estimated from
@@ -65,7 +65,7 @@ func reserve(p clock.Params, level, base, now, since int64, known bool) int64 {
 		} else {
 			stretch = longest
 		}
-	} else { // as much again as was taken just now
+	} else { // as much again as was taken just now, or of an unknown base, as is taken in all
 		stretch = min(longest, clock.Outstanding(level, max(reading, base)))
 	}
 	// No further than a debit now could reach, and not below the true level, which a forced debit may have raised

@@ -17,8 +17,11 @@ type Bucket struct {
 	at    int64  // of the last write, nanoseconds since clock.Epoch
 	epoch uint32 // of its own limits; saturates
 	own   uint16 // the first own slots are the limits in force, followed by removed and overriding ones
-	takes int64  // admitted since its birth
-	first slot   // up to debited, on the same cache line as the fields above
+	// Stored and Dirty are the journal's, guarded by the lock: there may be a record, and the bucket differs from it.
+	Stored, Dirty bool
+
+	takes int64 // admitted since its birth
+	first slot  // up to debited, on the same cache line as the fields above
 	key   string
 	more  *more // what few buckets have; nil: nothing of it
 }
@@ -40,7 +43,7 @@ type slot struct {
 // maxKey is the maximum length of a bucket's key.
 const maxKey = math.MaxUint16
 
-// Reserve returns the journal's state for the bucket, or nil if it has set none.
+// Reserve returns what of the bucket is durable, or nil if the journal has not set it.
 func (b *Bucket) Reserve() *Reserve {
 	if b.more == nil {
 		return nil
@@ -48,7 +51,7 @@ func (b *Bucket) Reserve() *Reserve {
 	return b.more.reserve
 }
 
-// SetReserve sets the journal's state for the bucket.
+// SetReserve sets what of the bucket is durable.
 func (b *Bucket) SetReserve(r *Reserve) {
 	if b.more == nil {
 		b.more = new(more)
@@ -88,6 +91,7 @@ func (b *Bucket) slots() []slot {
 
 func (b *Bucket) setSlots(s []slot) {
 	b.Reserve().reset()
+	b.Dirty = true
 	b.dropHeld(s)
 	b.first = slot{}
 	if len(s) > 0 {

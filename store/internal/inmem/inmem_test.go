@@ -298,7 +298,7 @@ func TestLoad(t *testing.T) {
 	}}
 	for _, reborn := range []bool{false, true} {
 		key := inmem.Key(named(fmt.Sprint(reborn)))
-		if ok, err := r.Load(key, rec, nil, reborn); !ok || err != nil {
+		if ok, err := r.Load(key, rec, reborn); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		st := r.state(inmem.ParseKey(key))
@@ -313,14 +313,14 @@ func TestLoad(t *testing.T) {
 		}
 	}
 	r.clock.Advance(time.Second)
-	if ok, err := r.Load(inmem.Key(named("full")), rec, nil, false); ok || err != nil {
+	if ok, err := r.Load(inmem.Key(named("full")), rec, false); ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	if r.state(named("full")).ID != 0 || r.Len() != 2 {
 		t.Error("a full bucket was loaded")
 	}
 	rec.Limits[1].Limit.Amount = 0
-	if _, err := r.Load(inmem.Key(named("bad")), rec, nil, false); !errors.Is(err, store.ErrInvalid) {
+	if _, err := r.Load(inmem.Key(named("bad")), rec, false); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -89,14 +89,12 @@ func (ts Tickets) Wait(ctx context.Context) error {
 	return err
 }
 
-// Reserve is a journal's state for a bucket, guarded by the bucket's lock.
+// Reserve is what of a bucket is durable, guarded by the bucket's lock.
 type Reserve struct {
-	Slots  []Reserved // by slot; nil: the record has other slots, so nothing is durable
+	Slots  []Reserved // by slot; nil: the bucket was loaded, or the record has other slots: nothing counts as durable
 	Queued Ticket     // of the commit that the bucket waits for
 	Flight Ticket     // of the commit that is writing Next
 	At     int64      // when Next was set
-	Stored bool       // there may be a record
-	Dirty  bool       // the bucket differs from its record
 }
 
 // Reserved is the durable state of a slot.
@@ -109,7 +107,7 @@ type Reserved struct {
 // reset is called when the set of slots changes.
 func (r *Reserve) reset() {
 	if r != nil {
-		r.Slots, r.Flight, r.Dirty = nil, nil, true
+		r.Slots, r.Flight = nil, nil
 	}
 }
 

@@ -21,7 +21,7 @@ type Record struct {
 
 // Load adds a bucket from its record, unless it is full by now. With reborn it is reborn: its counters are zero, and
 // its ID is new.
-func (t *Table) Load(key string, rec *Record, reserve *Reserve, reborn bool) (loaded bool, err error) {
+func (t *Table) Load(key string, rec *Record, reborn bool) (loaded bool, err error) {
 	b := &Bucket{key: key}
 	b.id, b.at, b.epoch, b.own, b.takes = rec.ID, rec.At, rec.Epoch, uint16(rec.Own), rec.Takes
 	var room [4]slot
@@ -44,7 +44,7 @@ func (t *Table) Load(key string, rec *Record, reserve *Reserve, reborn bool) (lo
 	if reborn {
 		b.rebirth(ParseKey(key), t.births.Add(1))
 	}
-	b.SetReserve(reserve)
+	b.Stored, b.Dirty = true, reborn
 	s, hash := t.shard([]byte(key))
 	s.mu.Lock()
 	defer s.mu.Unlock()
