@@ -62,8 +62,9 @@ const (
 // seldom returns a Lua function of that name, which returns a table with functions of the parts. It creates them when
 // they are first needed: creating all of them costs more than a decision.
 func seldom(name, functions string, parts ...string) string {
-	return "local " + name + "\ndo\nlocal made\nfunction " + name + "()\nif made then return made end\n" +
-		strings.Join(parts, "") + "made = {" + functions + "}\nreturn made\nend\nend\n"
+	function := "function " + name + "()\nif made then return made end\n" + strings.Join(parts, "") +
+		"made = {" + functions + "}\nreturn made\nend\n"
+	return "local " + name + "\ndo\nlocal made\n" + function + "end\n"
 }
 
 // The scripts of buckets and of the catalog. Each is described at its beginning.
