@@ -50,8 +50,8 @@ func curves() []curve {
 				{redisStore, []float64{1e3, 1e4, 1e5, 1e6}},
 				{dynamoStore, []float64{1e3, 1e4, 1e5}},
 			},
-			"A limiter caches the limits of 200,000 entities (`Config.CacheEntries`). Beyond that, a decision also " +
-				"looks them up, memory grows by the buckets alone, and DynamoDB and Redis are read.",
+			"A limiter caches 200,000 records (`Config.CacheEntries`), some three for each entity. Beyond that, a " +
+				"decision also looks them up, memory grows by the buckets alone, and DynamoDB and Redis are read.",
 		},
 		{
 			"limits", "limits of a bucket", func(w *work, x int) { w.limits = x }, everywhere(1, 2, 4, 8, 16, 32, 64),
