@@ -250,8 +250,8 @@ func setFlag(cmd *cobra.Command, f *pflag.Flag, values []string) error {
 	}
 	for _, v := range values {
 		if err := cmd.Flags().Set(f.Name, v); err != nil {
-			if err, described := badValue(err).(UsageError); described && !IsSecret(f) { //nolint:errorlint // as is
-				return err
+			if bad, described := errors.AsType[UsageError](badValue(err)); described && !IsSecret(f) {
+				return bad
 			}
 			return fmt.Errorf("%q is not a valid value for the flag", secret.Address(v))
 		}
