@@ -77,8 +77,8 @@ SHARE ?= $(shell expr $$(git rev-list --count HEAD) % 6 + 1)/6
 
 .PHONY: test-race
 test-race: race $(ENGINE) $(PYTHON) ## Test every package, briefly, with the race detector and all engines, then the torture tests
-	@$(GO) test $(RACE) -short -vet=off -timeout $(TIMEOUT) -skip '$(TORTURE)' $(LENGTHY) $(filter-out $(SEQUENTIAL),$(shell $(GO) list ./...))
-	$(GO) test $(RACE) -timeout $(TIMEOUT) -v -run '$(TORTURE)' ./store/... # -v prints the seeds
+	@$(GO) test $(RACE) -short -vet=off -timeout $(TIMEOUT) -skip '$(TORTURE)' $(LENGTHY) $(CONCURRENT)
+	$(GO) test $(RACE) -timeout $(TIMEOUT) -parallel 4 -v -run '$(TORTURE)' ./store/... # -v prints the seeds
 
 .PHONY: test-nested
 test-nested: $(ENGINE) ## Test the nested modules
@@ -173,8 +173,9 @@ test-long: race ## Run the torture tests for LONG=1h
 LONG    ?= 1h
 TORTURE ?= Torture
 LENGTHY := ./store/dynamodb ./store/disk ./internal/cli # started first, so that others run beside them
-# Their tests run on one goroutine, so that the race detector would find nothing. make test and make lint check them.
-SEQUENTIAL := $(addprefix github.com/weirlimits/weir/internal/,clock clock/calendar clock/slots testkit/arch)
+# The packages that start goroutines or synchronize, in their code or tests. In others, there is nothing to race with.
+CONCURRENT = $(filter-out ./bench/% ./e2e/% ./tools/%,$(sort $(dir $(shell \
+	grep -rlE --include='*.go' '^[[:space:]]*go [[:alpha:]]|sync\.|atomic\.|errgroup|<-' .))))
 
 .PHONY: test-usage
 test-usage: $(ENGINE) ## Compare usage with what was debited: a million debits on a synthetic stream, 100,000 through an engine; and check its memory

@@ -144,7 +144,7 @@ func usageOf(t *testing.T, s *disk.Store, w store.Window) (each map[string]int64
 // mode always every answered debit, in mode ahead all but at most what was reserved.
 func TestTortureUsage(t *testing.T) {
 	t.Parallel()
-	for mode, each := range map[disk.Mode]int64{disk.Ahead: 100, disk.Always: 10} {
+	for mode, each := range map[disk.Mode]int64{disk.Ahead: 60, disk.Always: 10} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			if testing.Short() {

@@ -93,22 +93,20 @@ func doctor(ctx context.Context, a *kit.Run, flags *doctorFlags) error {
 	if err != nil {
 		return err
 	}
+	if !slices.ContainsFunc(found, stores.Finding.Bad) {
+		found = append(found, configuration(ctx, a)...)
+	}
 	if registry != "" {
 		found = append(found, stores.InspectCell(ctx, at, registry, flags.Cell)...)
 	}
-	view := &kit.DoctorView{Store: at, Findings: found}
-	view.OK = !slices.ContainsFunc(view.Findings, func(f stores.Finding) bool { return !f.OK })
-	if view.OK {
-		view.Findings = append(view.Findings, configuration(ctx, a)...)
-		view.Findings = append(view.Findings, stores.Finding{
-			Name: "on_unavailable", OK: true,
-			Detail: "weir serve answers " + string(stores.OnUnavailable(at)) + " while the store does not answer",
-		})
-	}
-	view.Findings = append(view.Findings, stores.Finding{
+	found = append(found, stores.Finding{
+		Name: "on_unavailable", OK: true,
+		Detail: "weir serve answers " + string(stores.OnUnavailable(at)) + " while the store does not answer",
+	}, stores.Finding{
 		Name: "time zones", OK: true,
 		Detail: "database " + calendar.TZData + ", by which the windows of quotas are counted",
 	})
+	view := &kit.DoctorView{Store: at, OK: !slices.ContainsFunc(found, stores.Finding.Bad), Findings: found}
 	if err := a.Print(view, func() { kit.Findings(a, view) }); err != nil || view.OK {
 		return err
 	}

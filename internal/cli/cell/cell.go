@@ -95,7 +95,7 @@ func createRegistry(ctx context.Context, a *kit.Run) error {
 	if err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(found, func(f stores.Finding) bool { return !f.OK }); i >= 0 {
+	if i := slices.IndexFunc(found, stores.Finding.Bad); i >= 0 {
 		f := &found[i]
 		return kit.WithCode(fmt.Errorf("create the registry: %s: %s; %s", f.Name, f.Detail, f.Remedy), kit.Unavailable)
 	}

@@ -138,7 +138,7 @@ type simulateTable struct {
 	Latency       string         `json:"latency"`
 	Capacity      *float64       `json:"capacity" range:"0.000001.."`
 	MaxShards     *int           `json:"max_shards" range:"1..64"`
-	Hold          *time.Duration `json:"rejection_ttl"`
+	Hold          *time.Duration `json:"rejection_ttl" range:"0s..1m"`
 	Within        *time.Duration `json:"decide_within" range:"1ns..2s"`
 	OnUnavailable *string        `json:"on_unavailable"`
 	Errors        *float64       `json:"errors" range:"0..1"`
@@ -149,6 +149,9 @@ type simulateTable struct {
 
 func (q *simulateFlags) apply(cfg *simulate.Config) error {
 	kit.Override(cfg, q)
+	if q.Hold != nil {
+		cfg.Hold = cmp.Or(*q.Hold, -1) // 0 turns it off
+	}
 	for _, f := range []struct {
 		flag, text string
 		parse      func(c *simulate.Config, text string) error

@@ -38,7 +38,11 @@ func InspectCell(ctx context.Context, address, registry secret.Address, name str
 			share = of.Share(cells.Default).Num
 		}
 	}
-	return append(all, registered(&v, name, share)...)
+	all = append(all, registered(&v, name, share)...)
+	if registry != address { // otherwise the findings about the store have it
+		all = append(all, differFinding(&v))
+	}
+	return all
 }
 
 func ownerFinding(owner, name string) Finding {
@@ -66,7 +70,7 @@ func registered(v *cells.View, name string, share int64) []Finding {
 		}}
 	}
 	c := &v.Cells[i]
-	return []Finding{roleFinding(v, c), shareFinding(c, share), processesFinding(c), splitFinding(v), differFinding(v)}
+	return []Finding{roleFinding(v, c), shareFinding(c, share), processesFinding(c), splitFinding(v)}
 }
 
 // roleFinding reports the cell's state, and whether it leads.
@@ -144,7 +148,7 @@ func StateOf(c *cells.CellView) string {
 		return "drained"
 	case len(c.Instances) == 0 && c.InForce() == 0:
 		return "joined"
-	case c.Missing && c.Version.Epoch > 0:
+	case len(c.Instances) == 0, c.Missing && c.Version.Epoch > 0:
 		return "missing"
 	case c.InForce() == 0:
 		return "waiting"

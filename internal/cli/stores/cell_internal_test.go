@@ -62,7 +62,7 @@ func TestCellFindings(t *testing.T) {
 			t.Parallel()
 			var problems strings.Builder
 			found := map[string]string{}
-			for _, f := range registered(&tt.view, "eu", tt.share) {
+			for _, f := range append(registered(&tt.view, "eu", tt.share), differFinding(&tt.view)) {
 				found[f.Name] = f.Detail
 				if !f.OK {
 					problems.WriteString(f.Name + " ")

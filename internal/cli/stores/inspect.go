@@ -23,6 +23,9 @@ type Finding struct {
 	Remedy string `json:"remedy,omitempty"`
 }
 
+// Bad reports whether the check found a problem.
+func (f Finding) Bad() bool { return !f.OK }
+
 func findingOf(name string, err error, detail string) Finding {
 	f := Finding{Name: name, OK: err == nil, Detail: detail}
 	if err != nil {
@@ -48,7 +51,7 @@ func Inspect(ctx context.Context, address secret.Address, create *Creation) ([]F
 		return nil, err
 	case k.inspect != nil:
 		all, err := k.inspect(ctx, address, create)
-		if err == nil && !slices.ContainsFunc(all, func(f Finding) bool { return !f.OK }) {
+		if err == nil && !slices.ContainsFunc(all, Finding.Bad) {
 			all = append(all, overStore(ctx, address)...)
 		}
 		return all, err

@@ -56,7 +56,7 @@ export async function page(root, { ns, signal }) {
     refused.set(decided > 0 ? percent(p.refused / decided) : '–', `${rate(p.refused)}/s, ${count(o.totals.refused)} in total`, p.refused > 0 ? 'refused' : '');
     latency.set(decided > 0 ? millis(l.p99) : '–', decided > 0 ? `p99; median ${millis(l.p50)}` : 'no decisions to measure');
     degraded.set(`${rate(p.degraded)}/s`, o.totals.degraded ? `${count(o.totals.degraded)} in total` : 'none since start', p.degraded > 0 ? 'bad' : '');
-    store.set(s.errors_per_second > 0 || p.failed > 0 ? `${rate(s.errors_per_second)} errors/s` : 'Healthy',
+    store.set(s.errors_per_second > 0 ? `${rate(s.errors_per_second)} errors/s` : p.failed > 0 ? `${rate(p.failed)} failed/s` : 'Healthy',
       `${rate(s.calls_per_decision)} ${rate(s.calls_per_decision) === '1' ? 'call' : 'calls'} per decision, ${percent(s.cache_hit_ratio)} cached`, s.errors_per_second > 0 || p.failed > 0 ? 'bad' : '');
     swap(started, 'Up since ', when(o.started), ns === 'default' ? null : [', namespace ', code(ns)]);
     graph.update(lastSeconds(o));
