@@ -67,13 +67,14 @@ engines: $(ENGINE) $(PYTHON) ## Install what stands in for AWS in tests, for mak
 
 .PHONY: test
 test: ## Test every package in a few minutes, installing nothing; PKG=./store/disk tests one
-	@CI= $(GO) test -json -vet=off -timeout $(TIMEOUT) -skip '$(TORTURE)' $(PKG) | $(GO) run ./internal/testkit/summary
+	@CI= $(GO) test -json -vet=off -timeout $(TIMEOUT) -skip '$(TORTURE)' $(if $(filter ./...,$(PKG)),$(LENGTHY)) $(PKG) | \
+	  $(GO) run ./internal/testkit/summary
 
 .PHONY: test-all
 test-all: test-race test-nested test-lambda test-dist test-browser test-envoy test-locust test-python test-typescript ## Test what make test leaves out: races, engines, torture, nested modules, browser, Envoy, Locust, the clients, Lambda, the release, a share of the mutants
 	$(MAKE) mutate ARGS='-part $(SHARE)'
-# All mutants would take too long: each commit tests a sixth of them.
-SHARE ?= $(shell expr $$(git rev-list --count HEAD) % 6 + 1)/6
+# All mutants would take too long: each commit tests a twelfth of them.
+SHARE ?= $(shell expr $$(git rev-list --count HEAD) % 12 + 1)/12
 
 .PHONY: test-race
 test-race: race $(ENGINE) $(PYTHON) ## Test every package, briefly, with the race detector and all engines, then the torture tests
