@@ -3,10 +3,10 @@
 package secret
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 )
 
 // hidden stands for a secret in outputs.
@@ -19,9 +19,9 @@ type Text struct {
 	text *string // a pointer, because fmt prints the fields of structs that it may not call methods of
 }
 
-// New returns a secret.
+// New returns a secret, without the line ends that follow it: a file that a secret is made from often has one.
 func New(text string) Text {
-	if text == "" {
+	if text = strings.TrimRight(text, "\r\n"); text == "" {
 		return Text{}
 	}
 	return Text{text: &text}
@@ -38,21 +38,21 @@ func (t Text) Reveal() string {
 // Given reports whether there is a secret.
 func (t Text) Given() bool { return t.text != nil }
 
-// Load reads the secret from File, if it is set, without the line ends that follow it; see [ReadFile].
+// Load reads the secret from File, if it is set; see [ReadFile].
 func (t *Text) Load() error {
 	if t.File == "" {
 		return nil
 	}
 	text, err := ReadFile(t.File)
-	if err == nil {
-		if text = bytes.TrimRight(text, "\r\n"); len(text) == 0 {
-			err = fmt.Errorf("%s is empty", t.File)
-		}
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		t.text = New(string(text)).text
+	read := New(string(text))
+	if !read.Given() {
+		return fmt.Errorf("%s is empty", t.File)
 	}
-	return err
+	t.text = read.text
+	return nil
 }
 
 // UnmarshalText sets the secret.

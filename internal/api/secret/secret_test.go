@@ -186,7 +186,7 @@ func TestEnv(t *testing.T) {
 		env       map[string]string
 		want, err string
 	}{
-		"direct":  {env: map[string]string{"PW": planted}, want: planted},
+		"direct":  {env: map[string]string{"PW": planted + "\n"}, want: planted},
 		"file":    {env: map[string]string{"PW_FILE": file}, want: planted},
 		"both":    {env: map[string]string{"PW": planted, "PW_FILE": file}, err: "only one"},
 		"missing": {env: map[string]string{"PW_FILE": file + "x"}, err: "PW_FILE: "},
