@@ -44,7 +44,7 @@ requires client certificates, name the address of its --probes.`,
 			return untilReady(cmd.Context(), wait, func() error { return ready(cmd.Context(), a, base.String()) })
 		},
 	}
-	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for the server to become ready")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "wait at most this `DURATION` for the server to become ready")
 	return cmd
 }
 

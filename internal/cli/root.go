@@ -60,7 +60,8 @@ Stores:
                  max-shards, …
   redis://HOST:PORT/DB
                  Redis 7 or later, or Valkey, for any number of processes; also rediss:,
-                 unix:, redis+sentinel:, redis+cluster:, and the options prefix, margin
+                 unix:, redis+sentinel:, redis+cluster:, and the options prefix, margin and
+                 volatile
   memory:        the memory of this process, for experiments
 
 Exit codes:

@@ -30,8 +30,8 @@ type Config struct {
 	//	redis+sentinel://HOST[:PORT],HOST[:PORT]/MASTER[/DB] the primary that sentinels name
 	//	redis+cluster://HOST[:PORT],HOST[:PORT]              a cluster
 	//
-	// rediss:// and valkeys://, alone or before a plus, connect with TLS. All forms accept the options prefix and
-	// volatile=true.
+	// rediss:// and valkeys://, alone or before a plus, connect with TLS. All forms accept the options prefix,
+	// margin and volatile=true.
 	Address string
 	// Username and Password are used if the address has none.
 	Username, Password string

@@ -56,7 +56,7 @@ func curves() []curve {
 		{
 			"limits", "limits of a bucket", func(w *work, x int) { w.limits = x }, everywhere(1, 2, 4, 8, 16, 32, 64),
 			"Each limit is checked and counted. On DynamoDB, each KB of an item is a write unit, and some 20 limits " +
-				"fill one.",
+				"with short names fill one.",
 		},
 		{
 			"chain", "entities of a chain", func(w *work, x int) { w.depth = x }, everywhere(1, 2, 3, 4, 6, 8),

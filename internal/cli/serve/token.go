@@ -77,9 +77,8 @@ that you can add it yourself.
 
 Roles: acquire spends tokens and settles leases; read can read everything; credit tops up
 balances; admin changes limits, entities, buckets and manifests, and includes the others. A role
-is valid in the
-namespaces that --namespace lists, such as A or A,B. What belongs to no namespace, such as
-the namespaces themselves, requires a token for all namespaces: '*'.
+is valid in the namespaces that --namespace lists, such as A or A,B. What belongs to no
+namespace, such as the namespaces themselves, requires a token for all namespaces: '*'.
 
 Permissions, which no role includes: override, limits in a request; adjust, spending of an
 entity without a lease; return, giving back what was taken with no lease, and Envoy's negative
