@@ -51,7 +51,7 @@ func New(cfg Config) (*Governor, error) {
 			t.budgets[dir] = g.configured(units, name, "", Direction(dir))
 		}
 		for xname, xlimits := range limits.Indexes {
-			x := &index{name: xname}
+			x := new(index)
 			for dir, units := range xlimits.rates() {
 				x.budgets[dir] = g.configured(units, name, xname, Direction(dir))
 			}

@@ -19,7 +19,6 @@ type table struct {
 
 // index is what it has found out about an index of a table.
 type index struct {
-	name    string
 	budgets [2]*budget // nil if the table's apply
 	learned
 }
@@ -64,7 +63,7 @@ func (t *table) index(name string) *index {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if x = t.indexes[name]; x == nil {
-		x = &index{name: name}
+		x = new(index)
 		if t.indexes == nil {
 			t.indexes = make(map[string]*index)
 		}

@@ -110,29 +110,6 @@ func (p Params) when(c int64) int64 {
 	}
 }
 
-// Until returns the next instant at which the clock steps, and what it then issues; 0 if it runs evenly, or never.
-func (p Params) Until(now int64) (at, issues int64) {
-	if p.Kind() != Quota {
-		return math.MaxInt64, 0
-	}
-	_, at = p.Window.Bounds(now)
-	return at, Sub(p.Clock(at), p.Clock(now))
-}
-
-// Length returns in how many nanoseconds the limit issues Amount: its period, or the length of the window that an
-// instant is in. Balances and slots never do: the length is the largest int64.
-func (p Params) Length(now int64) int64 {
-	switch p.Kind() {
-	case Rate:
-		return p.Period
-	case Quota:
-		from, to := p.Window.Bounds(now)
-		return Sub(to, from)
-	default:
-		return math.MaxInt64
-	}
-}
-
 // Fresh returns the level of a limit that has none, at an instant: it is full, and a balance is empty.
 func (p Params) Fresh(now int64) int64 {
 	if p.Kind() == Credits {

@@ -93,12 +93,6 @@ func TestQuotaSteps(t *testing.T) {
 	if p.Full(level) != december {
 		t.Errorf("full at %v", clock.Time(p.Full(level)))
 	}
-	if at, issues := p.Until(november); at != december || issues != 5_000_000 {
-		t.Errorf("%d are issued at %v", issues, clock.Time(at))
-	}
-	if got := time.Duration(p.Length(november)); got != 30*24*time.Hour {
-		t.Errorf("November has %v", got)
-	}
 	debt, _ := p.Force(level, november, 12_000_000)
 	if wait, _ := p.RetryAfter(debt, november, 1000); november+int64(wait) != day(2027, time.February, 1) {
 		t.Errorf("in debt, a debit fits after %v", wait)

@@ -37,7 +37,6 @@ func (r *rate) issued(at time.Time) int64 { return at.UnixNano() / int64(r.each)
 
 // charge is what a request takes of a limit.
 type charge struct {
-	name   string
 	tokens int64
 	quota  *quota
 	rate   *rate
@@ -113,13 +112,13 @@ func (n *tenant) book(h *holding, now time.Time, usd int64) {
 }
 
 func (n *tenant) month(entity string, amount int64) {
-	n.limits[entity+" usd"] = &charge{name: "usd", quota: &quota{amount: amount, layout: "2006-01", months: true, spent: map[string]int64{}}}
+	n.limits[entity+" usd"] = &charge{quota: &quota{amount: amount, layout: "2006-01", months: true, spent: map[string]int64{}}}
 }
 
 func (n *tenant) day(entity string, amount int64) {
-	n.limits[entity+" tpd"] = &charge{name: "tpd", quota: &quota{amount: amount, layout: "2006-01-02", spent: map[string]int64{}}}
+	n.limits[entity+" tpd"] = &charge{quota: &quota{amount: amount, layout: "2006-01-02", spent: map[string]int64{}}}
 }
 
 func (n *tenant) minute(entity string, amount int64) {
-	n.limits[entity+" rpm"] = &charge{name: "rpm", rate: &rate{amount: amount, each: time.Minute / time.Duration(1000*amount)}}
+	n.limits[entity+" rpm"] = &charge{rate: &rate{amount: amount, each: time.Minute / time.Duration(1000*amount)}}
 }

@@ -151,9 +151,6 @@ func (s *Store) Harm(t testing.TB, b store.Bucket, other bool) {
 // Index returns the key of a namespace's index.
 func (s *Store) Index(namespace string) string { return s.keys.index(namespace) }
 
-// Where names the server.
-func (s *Store) Where() string { return s.where() }
-
 // Expire removes a bucket as if it had expired.
 func (s *Store) Expire(ctx context.Context, b store.Bucket) error {
 	c := *s.client.Load()

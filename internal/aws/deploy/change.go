@@ -24,15 +24,6 @@ type Change struct {
 	What     []string `json:"what,omitempty"`
 }
 
-// String formats the change on one line.
-func (c Change) String() string {
-	text := c.Action + " " + c.Resource + " (" + c.Type + ")"
-	if len(c.What) > 0 {
-		text += ": " + strings.Join(c.What, ", ")
-	}
-	return text
-}
-
 // loses reports whether users lose access to data through the change, even if the data is kept somewhere.
 func (c Change) loses() bool {
 	return slices.Contains([]string{"replace", "may replace", "remove"}, c.Action) && slices.Contains(dataTypes, c.Type)

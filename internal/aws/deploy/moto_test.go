@@ -179,7 +179,7 @@ func TestLife(t *testing.T) {
 	if st.Values["PitrDays"] != "35" || st.Values["Stack"] != stack {
 		t.Errorf("%+v", st.Values)
 	}
-	if res, err = d.Deploy(ctx, request(stack, "NoDashboard", "true")); err != nil || len(res.Changes) != 1 || res.Changes[0].String() != "remove Dashboard (AWS::CloudWatch::Dashboard)" {
+	if res, err = d.Deploy(ctx, request(stack, "NoDashboard", "true")); err != nil || len(res.Changes) != 1 || res.Changes[0].Action != "remove" || res.Changes[0].Resource != "Dashboard" {
 		t.Errorf("%+v, %v", res.Changes, err)
 	}
 	if st, err = d.Stack(ctx, stack); err != nil || st.Values["NoDashboard"] != "true" || st.Values["PitrDays"] != "35" {

@@ -23,11 +23,8 @@ type mapping struct {
 
 	again, throttled float64 // probabilities
 
-	dice      *rand.Rand
-	throttles int
-	repeats   int
-	bisected  int
-	lost      []string // records sent to the failure destination
+	dice *rand.Rand
+	lost []string // records sent to the failure destination
 }
 
 func (m *mapping) deliver(t *testing.T, shard []events.DynamoDBEventRecord) {
@@ -40,12 +37,10 @@ func (m *mapping) deliver(t *testing.T, shard []events.DynamoDBEventRecord) {
 func (m *mapping) invoke(ctx context.Context, batch []events.DynamoDBEventRecord) {
 	for tries := 0; len(batch) > 0; {
 		if m.dice.Float64() < m.throttled {
-			m.throttles++
 			continue
 		}
 		resp, err := m.handle(ctx, events.DynamoDBEvent{Records: batch})
 		if m.dice.Float64() < m.again {
-			m.repeats++
 			resp, err = m.handle(ctx, events.DynamoDBEvent{Records: batch})
 		}
 		if err == nil && len(resp.BatchItemFailures) == 0 {
@@ -58,7 +53,6 @@ func (m *mapping) invoke(ctx context.Context, batch []events.DynamoDBEventRecord
 			batch = batch[max(at, 0):]
 		}
 		if len(batch) > 1 {
-			m.bisected++
 			m.invoke(ctx, batch[:len(batch)/2])
 			batch = batch[len(batch)/2:]
 			continue

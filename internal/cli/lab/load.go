@@ -60,7 +60,7 @@ func (f *loadTarget) open(a *kit.Run, setup bool) (*loadSource, error) {
 			"setup, or --no-setup"))
 	}
 	if f.HTTP != "" {
-		if s.http, err = load.NewHTTP(f.HTTP, "", f.Token.Reveal(), s.tls); err != nil {
+		if s.http, err = load.NewHTTP(f.HTTP, f.Token.Reveal(), s.tls); err != nil {
 			return nil, kit.Usage(err)
 		}
 		s.name = secret.Address(f.HTTP).String()

@@ -86,7 +86,7 @@ func (f *httpFlags) open(ctx context.Context, s *serving) (err error) {
 }
 
 func (f *httpFlags) start(_ context.Context, s *serving) (err error) {
-	poller := watch.New(s.lim, 0)
+	poller := watch.New(s.lim)
 	s.atEnd(poller.Close)
 	f.cfg = decide.Config{
 		Limiter: s.lim, Book: s.auth.book, TLS: s.tls.opened, Watch: poller, Log: s.log, LeaseTTL: f.LeaseTTL,

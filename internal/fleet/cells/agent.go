@@ -92,11 +92,10 @@ type Agent struct {
 
 // Status is an agent's current state.
 type Status struct {
-	Instance string
-	Leads    bool
-	Contact  time.Time // when it last read the grants, or else when it was made
-	Err      error     // why the last beat failed; nil if it succeeded
-	View     View      // as of Contact, without the load offered to instances
+	Leads   bool
+	Contact time.Time // when it last read the grants, or else when it was made
+	Err     error     // why the last beat failed; nil if it succeeded
+	View    View      // as of Contact, without the load offered to instances
 }
 
 var _ policy.Shares = (*Agent)(nil)
@@ -186,7 +185,7 @@ func (a *Agent) Status() Status {
 	m := a.member.State()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return Status{Instance: a.id, Leads: m.Leads, Contact: a.contact, Err: m.Err, View: a.view}
+	return Status{Leads: m.Leads, Contact: a.contact, Err: m.Err, View: a.view}
 }
 
 // Share implements policy.Shares.

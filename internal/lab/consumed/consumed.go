@@ -31,9 +31,6 @@ type Tables interface {
 	) (*dynamodb.DescribeTableOutput, error)
 }
 
-// MaxDays is how many days can be read. CloudWatch keeps hours for 455.
-const MaxDays = 90
-
 // Of reads what a table consumed in the days before now, in whole hours, or since it was created.
 func Of(
 	ctx context.Context, metrics Metrics, tables Tables, table string, days int, now time.Time,

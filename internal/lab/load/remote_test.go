@@ -65,7 +65,7 @@ func TestHTTP(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lim, h := served(t)
-		target, err := load.NewHTTP("http://weir.example/", "", "", nil)
+		target, err := load.NewHTTP("http://weir.example/", "", nil)
 		must(t, err)
 		target.Through(direct{h})
 		p, _, _ := kindsPlan(t, 10*time.Second)
@@ -85,7 +85,7 @@ func TestHTTP(t *testing.T) {
 		must(t, target.Close())
 	})
 	for _, bad := range []string{"", "weir.example", "ftp://x", "http://x?y=z"} {
-		if _, err := load.NewHTTP(bad, "", "", nil); err == nil {
+		if _, err := load.NewHTTP(bad, "", nil); err == nil {
 			t.Errorf("%q is a URL", bad)
 		}
 	}
@@ -244,7 +244,7 @@ weir_store_writes_failed_total 1
 		"":     {"calls": 12, "reads": 4},
 		writes: {"writes_applied": 7, "writes_denied": 3, "writes_failed": 1, "wcu": 10, "calls": 11, "reads": 4},
 	} {
-		target, err := load.NewHTTP("http://weir.example", "", "", nil)
+		target, err := load.NewHTTP("http://weir.example", "", nil)
 		must(t, err)
 		target.Through(direct{http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(text + `weir_store_buckets 12
@@ -266,7 +266,7 @@ weir_decisions_total 5
 // A redirect is not followed: the token is for the server that was named.
 func TestRedirect(t *testing.T) {
 	t.Parallel()
-	target, err := load.NewHTTP(redirecttest.Start(t), "", "secret", nil)
+	target, err := load.NewHTTP(redirecttest.Start(t), "secret", nil)
 	must(t, err)
 	defer target.Close()
 	if _, err := target.Acquire(t.Context(), &traffic.Call{Entity: "a", Resource: "b"}); err == nil || !strings.Contains(err.Error(), "307") {

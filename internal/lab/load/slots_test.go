@@ -37,7 +37,7 @@ func TestSlots(t *testing.T) {
 		"http": func(t *testing.T, p *traffic.Plan) load.Target {
 			t.Helper()
 			_, h := served(t)
-			target, err := load.NewHTTP("http://weir.example/", "", "", nil)
+			target, err := load.NewHTTP("http://weir.example/", "", nil)
 			must(t, err)
 			target.Through(direct{h})
 			must(t, target.SetUp(t.Context(), p, "scratch"))
@@ -104,7 +104,7 @@ limits: {system: {limits: {parallel: 6slots, tpm: {capacity: 1M}}}}
 	synctest.Test(t, func(t *testing.T) {
 		afterEpoch()
 		_, h := served(t)
-		target, err := load.NewHTTP("http://weir.example/", "", "", nil)
+		target, err := load.NewHTTP("http://weir.example/", "", nil)
 		must(t, err)
 		target.Through(direct{h})
 		p := traffictest.Plan(t, sc, traffic.Settings{Seed: 1, For: traffic.Span(10 * time.Second)})

@@ -24,14 +24,14 @@ type HTTP struct {
 
 // NewHTTP creates a target for the URL of a server. The token may be "", and conf nil for the default. Close it when
 // done.
-func NewHTTP(base, namespace, token string, conf *tls.Config) (*HTTP, error) {
+func NewHTTP(base, token string, conf *tls.Config) (*HTTP, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
 		return nil, fmt.Errorf("%q is not the URL of a server, such as http://127.0.0.1:8080",
 			secret.Address(base))
 	}
 	return &HTTP{
-		base: strings.TrimSuffix(base, "/"), namespace: namespace, token: token,
+		base: strings.TrimSuffix(base, "/"), token: token,
 		client: secret.Client(timeout, &http.Transport{
 			Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: traffic.MaxUsers, DisableCompression: true,
 			TLSClientConfig: conf, ForceAttemptHTTP2: true,

@@ -60,7 +60,7 @@ func (p *process) gather(j *job) bool {
 	left := j.amount
 	for _, l := range p.byRoom(j.m) {
 		if got := min(left, l.room()); got > 0 {
-			part := &job{p: p, m: j.m, amount: got, began: j.began, expires: j.expires, of: g}
+			part := &job{m: j.m, amount: got, began: j.began, expires: j.expires, of: g}
 			part.plan = p.cell.take(got)
 			part.plan.Counts = len(g.parts) == 0
 			g.parts = append(g.parts, part)

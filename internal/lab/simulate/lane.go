@@ -134,5 +134,5 @@ func (l *lane) pause(most int64) {
 
 // undo returns what a job took.
 func (l *lane) undo(took plan.Answer) {
-	l.add(&job{p: l.p, m: l.m, plan: *took.Undo()})
+	l.add(&job{m: l.m, plan: *took.Undo()})
 }

@@ -135,7 +135,7 @@ func (p *process) pay(call breaker.Call) bool {
 			continue
 		}
 		m.paying = true
-		j := &job{p: p, m: m, amount: amount, began: p.s.now, expires: p.s.now + callTimeout, call: call}
+		j := &job{m: m, amount: amount, began: p.s.now, expires: p.s.now + callTimeout, call: call}
 		j.plan = plan.Job{Kind: plan.Settle, View: p.cell.view, Amounts: []int64{amount}}
 		p.s.at(j.expires, func() { p.late(j) })
 		p.pick(m, nil).add(j)

@@ -44,7 +44,6 @@ type memory struct {
 
 // job is a decision requested from the store, a part of one, or the payment of a debt.
 type job struct {
-	p        *process
 	m        *memory
 	amount   int64
 	plan     plan.Job
@@ -99,7 +98,7 @@ func anybody() breaker.Key { return breaker.Key{} }
 func (p *process) decide(entity int) {
 	s := p.s
 	j := &job{
-		p: p, m: p.memory(entity), amount: s.cfg.Tokens * 1000, began: s.now, expires: s.now + int64(s.cfg.Within),
+		m: p.memory(entity), amount: s.cfg.Tokens * 1000, began: s.now, expires: s.now + int64(s.cfg.Within),
 	}
 	j.plan = p.cell.take(j.amount)
 	j.plan.MayMove = s.cfg.MaxShards > 1

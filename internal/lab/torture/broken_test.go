@@ -114,7 +114,6 @@ func TestBroken(t *testing.T) {
 		name   string
 		breaks func() *broken
 		check  string
-		faults []torture.Fault
 		frugal bool // only where the store saves calls
 	}{
 		{name: "admits one too many", check: "order", breaks: func() *broken {

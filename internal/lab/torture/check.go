@@ -34,7 +34,6 @@ const (
 	checkOnce
 	checkTime
 	checkApart
-	checkCount
 )
 
 func newChecks() []Check {

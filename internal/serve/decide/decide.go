@@ -143,7 +143,7 @@ func New(cfg Config) (*Decider, error) {
 		cfg.Signer = func() *leaseid.Signer { return signer }
 	}
 	if cfg.Watch == nil {
-		cfg.Watch = watch.New(cfg.Limiter, 0)
+		cfg.Watch = watch.New(cfg.Limiter)
 	}
 	d := &Decider{
 		Config:  cfg,

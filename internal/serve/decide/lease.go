@@ -89,9 +89,6 @@ func (d *Decider) Adjust(ctx context.Context, c *Caller, namespace string, req w
 // AppendID appends the ID of the lease. An adjusted lease has a new one.
 func (l *Lease) AppendID(b []byte) []byte { return l.signer.Append(b, &l.signed) }
 
-// Entity returns the entity that the lease belongs to.
-func (l *Lease) Entity() string { return l.signed.Held.Entity }
-
 // Expires returns when the lease counts as committed.
 func (l *Lease) Expires() time.Time { return l.signed.Held.Expires }
 

@@ -19,9 +19,8 @@ import (
 )
 
 const (
-	codeOK      = rlsv3.RateLimitResponse_OK
-	codeOver    = rlsv3.RateLimitResponse_OVER_LIMIT
-	codeUnknown = rlsv3.RateLimitResponse_UNKNOWN
+	codeOK   = rlsv3.RateLimitResponse_OK
+	codeOver = rlsv3.RateLimitResponse_OVER_LIMIT
 )
 
 // call is one request of Envoy that is being answered.

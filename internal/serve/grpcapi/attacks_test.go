@@ -65,11 +65,10 @@ type attacker struct {
 	body  []byte
 	ends  bool // whether a stream ends after the body
 
-	window  map[uint32]int // of the streams that have not sent all
-	sent    map[uint32]int
-	room    int    // the connection's window
-	next    uint32 // stream
-	streams int    // how many to open
+	window map[uint32]int // of the streams that have not sent all
+	sent   map[uint32]int
+	room   int    // the connection's window
+	next   uint32 // stream
 }
 
 // withheld is a message of a mebibyte of which the last byte is missing.
@@ -84,7 +83,7 @@ func (s *target) attack(ctx context.Context, method string, streams, window int,
 	defer c.Close()
 	a := &attacker{
 		Framer: http2.NewFramer(c, bufio.NewReader(c)), block: s.headers(method, headers...), body: body, ends: ends,
-		window: make(map[uint32]int), sent: make(map[uint32]int), room: 65535, next: 1, streams: streams,
+		window: make(map[uint32]int), sent: make(map[uint32]int), room: 65535, next: 1,
 	}
 	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
 		return

@@ -32,8 +32,7 @@ type Key struct{ Namespace, Entity, Resource string }
 // Poller reads buckets for everyone who watches them. While nobody watches, it does nothing. It is safe for
 // concurrent use.
 type Poller struct {
-	lim   *weir.Limiter
-	every time.Duration
+	lim *weir.Limiter
 
 	slots *admission.Slots // one per look
 
@@ -62,10 +61,9 @@ type state struct {
 	next chan struct{} // closed when there is a newer one
 }
 
-// New returns a poller that reads each bucket once per interval every; 0 means one second. Close the poller before
-// the limiter.
-func New(lim *weir.Limiter, every time.Duration) *Poller {
-	p := &Poller{lim: lim, every: cmp.Or(every, time.Second), looks: make(map[Key]*look), slots: admission.New(MaxKeys)}
+// New returns a poller that reads each bucket once per second. Close the poller before the limiter.
+func New(lim *weir.Limiter) *Poller {
+	p := &Poller{lim: lim, looks: make(map[Key]*look), slots: admission.New(MaxKeys)}
 	p.end, p.close = context.WithCancel(context.Background())
 	return p
 }
@@ -180,7 +178,7 @@ func (p *Poller) forget(lk *look) {
 // run reads a bucket until nobody watches it, or it cannot be read.
 func (p *Poller) run(ctx context.Context, lk *look) {
 	lim := p.lim.In(lk.key.Namespace)
-	tick := time.NewTicker(p.every)
+	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		av, err := lim.Available(ctx, lk.key.Entity, lk.key.Resource)

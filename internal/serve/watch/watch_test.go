@@ -58,7 +58,7 @@ func bubble(t *testing.T, f func(b *bundle)) {
 		if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerMinute("rpm", 60)); err != nil {
 			t.Fatal(err)
 		}
-		b := &bundle{watch.New(lim, 0), t, lim, st}
+		b := &bundle{watch.New(lim), t, lim, st}
 		defer b.Close()
 		f(b)
 	})

@@ -3,7 +3,6 @@ package table
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -47,15 +46,6 @@ func Unsigned(v types.AttributeValue) (uint64, error) {
 		return 0, errNotNumber
 	}
 	return uint64(n), nil
-}
-
-// Count reads a whole number that is small and not negative.
-func Count(v types.AttributeValue) (int, error) {
-	n, err := Number(v)
-	if err != nil || n < 0 || n > math.MaxInt32 {
-		return 0, errNotNumber
-	}
-	return int(n), nil
 }
 
 // Text reads a text.

@@ -20,11 +20,9 @@ type modelBucket struct {
 }
 
 type modelMeter struct {
-	limit    store.Limit
-	level    int64
-	debited  int64
-	returned int64
-	slack    int64 // millitokens that limit changes may have cost
+	limit store.Limit
+	level int64
+	slack int64 // millitokens that limit changes may have cost
 }
 
 func newModel() *model { return &model{buckets: map[store.Bucket]*modelBucket{}} }
@@ -126,7 +124,6 @@ func (m *model) take(debits []store.Debit, now time.Time) (allowed bool, meters 
 
 func (mt *modelMeter) spend(a int64, now time.Time) {
 	mt.level = max(mt.level, reckon.Reading(&mt.limit, now)) + a
-	mt.debited += a
 }
 
 // born adds a limit of which nothing was spent.
@@ -171,7 +168,6 @@ func (m *model) settle(debits []store.Debit, now time.Time) {
 			case reckon.Quota(&mt.limit): // histories do not have when the debit was
 			default:
 				mt.level += c.Amount
-				mt.returned -= c.Amount
 			}
 		}
 	}
