@@ -246,8 +246,7 @@ func TestBurst(t *testing.T) {
 		6:  {Entity: "parent", Resource: "api", Limit: "rpm", Requested: 6, Burst: 5},
 	} {
 		_, err := b.Acquire(b.ctx, weir.Request{Entity: "child", Resource: "api", Tokens: weir.Tokens{"rpm": n}})
-		var burst *weir.BurstError
-		if !errors.As(err, &burst) || *burst != want {
+		if burst, ok := errors.AsType[*weir.BurstError](err); !ok || *burst != want {
 			t.Errorf("%d: got %v", n, err)
 		}
 		wantErr(t, err, weir.ErrExceedsBurst)

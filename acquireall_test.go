@@ -118,8 +118,7 @@ func TestAcquireAllOverTheBurst(t *testing.T) {
 		"parent": {ask("a", "api", weir.Tokens{"rpm": 6}), ask("b", "api", weir.Tokens{"rpm": 5})},
 	} {
 		_, err := b.AcquireAll(b.ctx, reqs)
-		var burst *weir.BurstError
-		if !errors.As(err, &burst) || *burst != (weir.BurstError{Entity: entity, Resource: "api", Limit: "rpm", Requested: 11, Burst: 10}) {
+		if burst, ok := errors.AsType[*weir.BurstError](err); !ok || *burst != (weir.BurstError{Entity: entity, Resource: "api", Limit: "rpm", Requested: 11, Burst: 10}) {
 			t.Errorf("got %v", err)
 		}
 	}

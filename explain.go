@@ -111,8 +111,7 @@ func (x *Explanation) Binding() (*ExplainedEntity, *ExplainedLimit) {
 // RetryAfter returns how long until the request would pass if nobody else spent: 0 if it would pass now, and also if it
 // never will.
 func (x *Explanation) RetryAfter() time.Duration {
-	var over *ExceededError
-	if errors.As(x.Err, &over) {
+	if over, ok := errors.AsType[*ExceededError](x.Err); ok {
 		return over.RetryAfter
 	}
 	return 0

@@ -287,8 +287,7 @@ func TestExplainGrid(t *testing.T) {
 	if !slices.Equal(rows, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(rows, "\n"), strings.Join(want, "\n"))
 	}
-	var over *weir.ExceededError
-	if !errors.As(x.Err, &over) || len(over.Statuses) != 5 {
+	if over, ok := errors.AsType[*weir.ExceededError](x.Err); !ok || len(over.Statuses) != 5 {
 		t.Errorf("got %v", x.Err)
 	}
 }

@@ -230,8 +230,7 @@ func TestReservedNames(t *testing.T) {
 		"group in a group":           {set("key", weir.GroupResource(group)), "resource"},
 		"entity with a group's name": {b.admin.Entities.Create(b.ctx, admin.Entity{ID: group}), "entity"},
 	} {
-		var bad *weir.ConfigError
-		if !errors.As(c.err, &bad) || bad.Field != c.field {
+		if bad, ok := errors.AsType[*weir.ConfigError](c.err); !ok || bad.Field != c.field {
 			t.Errorf("%s: got %v, want a ConfigError of %s", name, c.err, c.field)
 		}
 	}

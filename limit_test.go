@@ -99,8 +99,7 @@ func TestParseLimit(t *testing.T) {
 		strings.Repeat("x", 257) + ":1/min": "257 bytes",
 	} {
 		_, err := weir.ParseLimit(text)
-		var bad *weir.ConfigError
-		if !errors.As(err, &bad) || !strings.Contains(err.Error(), reason) {
+		if _, ok := errors.AsType[*weir.ConfigError](err); !ok || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%q: got %v, want something about %q", text, err, reason)
 		}
 	}
@@ -290,8 +289,7 @@ func FuzzParseLimit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		l, err := weir.ParseLimit(text)
 		if err != nil {
-			var bad *weir.ConfigError
-			if !errors.As(err, &bad) {
+			if _, ok := errors.AsType[*weir.ConfigError](err); !ok {
 				t.Fatalf("%q: %v is no ConfigError", text, err)
 			}
 			return

@@ -279,8 +279,7 @@ func TestLocalHeldIntoDebt(t *testing.T) {
 				resumed, err := peer.LeaseFromToken(b.ctx, lease.Token("x", time.Now().Add(time.Hour)))
 				must(t, err)
 				_, err = resumed.Adjust(b.ctx, weir.Tokens{name: 5000, other: -3})
-				var debt *weir.DebtError
-				if !errors.As(err, &debt) || debt.Limit != name || debt.Left != 5000-110 { // a share's burst and MaxDebt: 10 + 100
+				if debt, ok := errors.AsType[*weir.DebtError](err); !ok || debt.Limit != name || debt.Left != 5000-110 { // a share's burst and MaxDebt: 10 + 100
 					t.Fatalf("%v", err)
 				}
 				for _, c := range resumed.Token("", time.Now()).Charges {

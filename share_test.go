@@ -91,8 +91,7 @@ func TestShareOfRequestsLimits(t *testing.T) {
 	t.Parallel()
 	lim := sharing(t, &fixed{share: policy.Share{Num: 1, Den: 4}}, weir.PerHour("rph", 100))
 	_, err := lim.Acquire(t.Context(), weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"x": 11}, Limits: []weir.Limit{weir.PerHour("x", 40)}})
-	var burst *weir.BurstError
-	if !errors.As(err, &burst) || burst.Burst != 10 {
+	if burst, ok := errors.AsType[*weir.BurstError](err); !ok || burst.Burst != 10 {
 		t.Errorf("a request of more than the share: %v", err)
 	}
 }

@@ -199,8 +199,7 @@ func TestWaitDeadline(t *testing.T) {
 		l.want("alone 0s too late", "behind 0s too late", "a 10s", "b 30s")
 
 		_, err := b.Wait(in(time.Second), weir.Request{Entity: "alice", Resource: "api", Tokens: two})
-		var over *weir.ExceededError
-		if !errors.As(err, &over) || over.RetryAfter != 20*time.Second || !over.Statuses[0].Refused || over.Statuses[0].Requested != 2 {
+		if over, ok := errors.AsType[*weir.ExceededError](err); !ok || over.RetryAfter != 20*time.Second || !over.Statuses[0].Refused || over.Statuses[0].Requested != 2 {
 			t.Errorf("got %+v", err)
 		}
 		wantErr(t, err, weir.ErrExceeded)
@@ -397,8 +396,7 @@ func TestWaitBesideABalance(t *testing.T) {
 		l.want("a 0s", "d 0s too late", "b 10s", "c 20s")
 
 		_, err = b.Wait(ctx, weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"credits": 1}})
-		var over *weir.ExceededError
-		if !errors.As(err, &over) || over.RetryAfter != math.MaxInt64 {
+		if over, ok := errors.AsType[*weir.ExceededError](err); !ok || over.RetryAfter != math.MaxInt64 {
 			t.Errorf("error %v", err)
 		}
 	})

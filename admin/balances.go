@@ -69,8 +69,7 @@ func (s *Balances) Add(ctx context.Context, c Credit) (b Balance, repeated bool,
 	}
 	e := prepaid.Entry{Key: c.BalanceKey, Amount: c.Amount, ID: c.ID}
 	repeated, err = prepaid.Credit(ctx, s.parts.Store, s.parts.Policies, space, e)
-	var other *store.CreditError
-	if errors.As(err, &other) {
+	if other, ok := errors.AsType[*store.CreditError](err); ok {
 		err = &CreditError{other.ID, other.Have / 1000, other.Want / 1000}
 	}
 	if err != nil {

@@ -89,8 +89,7 @@ func TestBalance(t *testing.T) {
 
 	first.Amount = 400
 	_, _, err = add(ctx, first)
-	var other *admin.CreditError
-	if !errors.As(err, &other) || *other != (admin.CreditError{ID: "inv-1", Have: 500, Want: 400}) || weir.CodeOf(err) != weir.CodeExists ||
+	if other, ok := errors.AsType[*admin.CreditError](err); !ok || *other != (admin.CreditError{ID: "inv-1", Have: 500, Want: 400}) || weir.CodeOf(err) != weir.CodeExists ||
 		!strings.Contains(err.Error(), "500 tokens, not 400") {
 		t.Errorf("another amount: %v", err)
 	}

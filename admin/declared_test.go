@@ -299,8 +299,7 @@ func TestValidate(t *testing.T) {
 		{(&admin.ScopedLimits{}).Validate(), false},
 		{(&admin.ScopedLimits{Limits: []weir.Limit{weir.PerMinute("rpm", 1), weir.PerHour("rpm", 1)}}).Validate(), false},
 	} {
-		var config *weir.ConfigError
-		if errors.As(tt.err, &config) == tt.good {
+		if _, ok := errors.AsType[*weir.ConfigError](tt.err); ok == tt.good {
 			t.Errorf("%v, good is %v", tt.err, tt.good)
 		}
 	}

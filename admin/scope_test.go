@@ -318,8 +318,7 @@ func TestForeignRecord(t *testing.T) {
 		Key: store.Key{Namespace: "default", Kind: store.KindResourceLimits, ID: "r"}, Value: []byte("not JSON"),
 	}}))
 	_, err := admin.New(limiterOn(t, st)).Limits.Get(t.Context(), admin.Scope{Resource: "r"})
-	var se *weir.StoreError
-	if !errors.As(err, &se) || se.Hint == "" {
+	if se, ok := errors.AsType[*weir.StoreError](err); !ok || se.Hint == "" {
 		t.Errorf("got error %v", err)
 	}
 }

@@ -371,8 +371,7 @@ func TestUsageMistakes(t *testing.T) {
 		"resource": {By: admin.ByNamespace, Resource: "api"},
 	} {
 		_, err := admin.New(lim).Usage.Windows(t.Context(), q)
-		var config *weir.ConfigError
-		if !errors.As(err, &config) || config.Field != field {
+		if config, ok := errors.AsType[*weir.ConfigError](err); !ok || config.Field != field {
 			t.Errorf("%+v: error %v, want one about %s", q, err, field)
 		}
 	}

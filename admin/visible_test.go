@@ -21,8 +21,7 @@ func TestVisible(t *testing.T) {
 	a := admin.New(lim)
 	refused := func(what string, err error) {
 		t.Helper()
-		var config *weir.ConfigError
-		if !errors.As(err, &config) {
+		if _, ok := errors.AsType[*weir.ConfigError](err); !ok {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}

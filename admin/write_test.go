@@ -361,8 +361,7 @@ func TestCallsAreBoundedAndObserved(t *testing.T) {
 		}})
 		must(t, err)
 		err = admin.New(lim).Limits.SetOnUnavailable(t.Context(), admin.Scope{}, weir.OnUnavailableAllow)
-		var se *weir.StoreError
-		if !errors.As(err, &se) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(se.Hint, "StoreTimeout") {
+		if se, ok := errors.AsType[*weir.StoreError](err); !ok || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(se.Hint, "StoreTimeout") {
 			t.Errorf("got error %v, want a StoreError with a hint", err)
 		}
 		if got := fmt.Sprint(ops); got != "[get 0s false get 0s false get 0s false commit 3s true]" {

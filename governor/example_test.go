@@ -28,8 +28,7 @@ func Example() {
 
 	for range 3 {
 		_, err := client.GetItem(context.Background(), &dynamodb.GetItemInput{TableName: aws.String("t"), Key: key})
-		var wait *governor.WaitError
-		if errors.As(err, &wait) {
+		if wait, ok := errors.AsType[*governor.WaitError](err); ok {
 			fmt.Println(wait.Direction, "budget: too long a wait")
 		} else {
 			fmt.Println("done")

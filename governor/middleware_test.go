@@ -120,8 +120,7 @@ func TestWaitsThatAreTooLongFailAtOnce(t *testing.T) {
 				}
 				before := budgetOf(g, "", "", governor.Read).Available
 				err := get()
-				var wait *governor.WaitError
-				if !errors.As(err, &wait) || wait.Wait < 10*time.Second || wait.Direction != governor.Read || wait.MaxWait != tt.maxWait || wait.Never != tt.never {
+				if wait, ok := errors.AsType[*governor.WaitError](err); !ok || wait.Wait < 10*time.Second || wait.Direction != governor.Read || wait.MaxWait != tt.maxWait || wait.Never != tt.never {
 					t.Errorf("got %#v", err)
 				}
 				if tt.is != nil && !errors.Is(err, tt.is) {
@@ -228,8 +227,7 @@ func TestBadConfigs(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %+v", tt.field, tt.cfg), func(t *testing.T) {
 			t.Parallel()
 			g, err := governor.New(tt.cfg)
-			var bad *governor.ConfigError
-			if !errors.As(err, &bad) || bad.Field != tt.field {
+			if bad, ok := errors.AsType[*governor.ConfigError](err); !ok || bad.Field != tt.field {
 				t.Errorf("got %v", err)
 			}
 			if g != nil {

@@ -19,8 +19,7 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, entity strin
 	case weir.CodeExceeded:
 		p.Kind, p.Refused, p.Entity, p.Statuses = answer.Exceeded, true, entity, o.Statuses
 		answer.SetFields(h, entity, o.Statuses, m.cfg.LegacyHeaders)
-		var over *weir.ExceededError
-		if errors.As(err, &over) && over.Degraded {
+		if over, ok := errors.AsType[*weir.ExceededError](err); ok && over.Degraded {
 			h.Set("Weir-Degraded", "store-unavailable")
 			p.Degraded, p.Over = true, over.Over
 		}
@@ -36,8 +35,7 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, entity strin
 			m.trouble(r, "the store did not answer a request in time", err)
 		}
 	default:
-		var chosen *StatusError
-		if errors.As(err, &chosen) && chosen.Status >= 400 && chosen.Status <= 599 {
+		if chosen, ok := errors.AsType[*StatusError](err); ok && chosen.Status >= 400 && chosen.Status <= 599 {
 			p.Kind = &answer.Kind{Status: chosen.Status, URI: "about:blank", Title: http.StatusText(chosen.Status)}
 			p.Detail = chosen.Detail
 			break

@@ -428,8 +428,7 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s is not named: %v", field, err)
 		}
 	}
-	var config *weir.ConfigError
-	if !errors.As(err, &config) {
+	if _, ok := errors.AsType[*weir.ConfigError](err); !ok {
 		t.Errorf("got %v", err)
 	}
 }

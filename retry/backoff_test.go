@@ -68,8 +68,7 @@ func TestBackoffStorm(t *testing.T) {
 							allowed = time.Now().Add(tt.after)
 							return &retry.Error{After: tt.after, Err: errBusy}
 						})
-						var gaveUp *retry.GaveUpError
-						if !errors.As(err, &gaveUp) || gaveUp.Reason != retry.OutOfTries || gaveUp.Tries != 5 || !errors.Is(err, errBusy) {
+						if gaveUp, ok := errors.AsType[*retry.GaveUpError](err); !ok || gaveUp.Reason != retry.OutOfTries || gaveUp.Tries != 5 || !errors.Is(err, errBusy) {
 							t.Error(err)
 						}
 					})
@@ -186,8 +185,7 @@ func TestBackoffGivesUp(t *testing.T) {
 				calls, begun := 0, time.Now()
 				err := tt.b.Do(ctx, func(context.Context) error { calls++; return tt.err })
 				took := time.Since(begun)
-				var gaveUp *retry.GaveUpError
-				if errors.As(err, &gaveUp) != (tt.reason > 0) || gaveUp != nil && (gaveUp.Reason != tt.reason || gaveUp.Tries != calls) {
+				if gaveUp, ok := errors.AsType[*retry.GaveUpError](err); ok != (tt.reason > 0) || gaveUp != nil && (gaveUp.Reason != tt.reason || gaveUp.Tries != calls) {
 					t.Error(err)
 				}
 				if !errors.Is(err, tt.err) || calls > tt.calls || calls < tt.calls-1 || tt.calls < 10 && calls != tt.calls || took < tt.least || took > tt.most {

@@ -41,8 +41,7 @@ func TestClock(t *testing.T) {
 	acquire(t, l, one("alice"))
 	acquire(t, l, one("alice"))
 	_, err := l.Acquire(t.Context(), one("alice"))
-	var over *weir.ExceededError
-	if !errors.As(err, &over) || over.RetryAfter != 30*time.Second {
+	if over, ok := errors.AsType[*weir.ExceededError](err); !ok || over.RetryAfter != 30*time.Second {
 		t.Fatalf("got %v, want a refusal for exactly 30s", err)
 	}
 	l.Advance(30*time.Second - 1)

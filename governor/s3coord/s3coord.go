@@ -66,8 +66,7 @@ const maxObject = 64 << 20
 // Get implements fleet.Registry.
 func (c *Coordinator) Get(ctx context.Context, name string) (fleet.Record, error) {
 	out, err := c.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &c.bucket, Key: c.key(name)})
-	var missing *types.NoSuchKey
-	if errors.As(err, &missing) {
+	if _, ok := errors.AsType[*types.NoSuchKey](err); ok {
 		return fleet.Record{Name: name}, nil
 	}
 	if err != nil {

@@ -71,8 +71,7 @@ func (c *Charge) set(cost weir.Tokens, change func(delta weir.Tokens) error) err
 		}
 	}
 	err := change(delta)
-	var config *weir.ConfigError
-	if errors.As(err, &config) || ended(err) {
+	if _, ok := errors.AsType[*weir.ConfigError](err); ok || ended(err) {
 		return err // nothing was changed
 	}
 	if !c.mine && len(delta) > 0 {

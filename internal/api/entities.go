@@ -120,8 +120,7 @@ func createEntity(ctx context.Context, lim *weir.Limiter, q *NewEntity) (Entity,
 	err := admin.New(lim).Entities.Create(ctx, admin.Entity{
 		ID: q.ID, Name: q.Name, Parent: q.Parent, Plan: q.Plan, Cascade: q.Cascade, Metadata: q.Metadata,
 	})
-	var bad *weir.ConfigError
-	if errors.As(err, &bad) && bad.Field == "entity" {
+	if bad, ok := errors.AsType[*weir.ConfigError](err); ok && bad.Field == "entity" {
 		return Entity{}, &weir.ConfigError{Field: "id", Reason: bad.Reason} // the field's name in a request
 	}
 	if err != nil {

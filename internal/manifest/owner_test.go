@@ -115,8 +115,7 @@ func TestMove(t *testing.T) {
 			}
 			// The manifest that gave them away cannot take them back without a word.
 			_, err := manifest.Make(t.Context(), lim, decodeOne(t, sharedText), manifest.PlanOptions{})
-			var claimed *manifest.ClaimedError
-			if !errors.As(err, &claimed) || len(claimed.Claims) != 4 {
+			if claimed, ok := errors.AsType[*manifest.ClaimedError](err); !ok || len(claimed.Claims) != 4 {
 				t.Error(err)
 			}
 		})

@@ -207,8 +207,7 @@ func TestMoved(t *testing.T) {
 		p := plan(t, lim, m)
 		must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "a"}, weir.PerMinute("rpm", 9)))
 		res, err := manifest.Apply(ctx, lim, p, manifest.ApplyOptions{})
-		var failed *manifest.FailedError
-		if !errors.As(err, &failed) || !errors.Is(err, weir.ErrConflict) || failed.Failed != 1 || res.Created != 1 || res.Failed[0].Target != "resource a" {
+		if failed, ok := errors.AsType[*manifest.FailedError](err); !ok || !errors.Is(err, weir.ErrConflict) || failed.Failed != 1 || res.Created != 1 || res.Failed[0].Target != "resource a" {
 			t.Errorf("%+v, %v", res, err)
 		}
 		state, err := admin.New(lim).Manifests.State(ctx, "default")

@@ -204,8 +204,7 @@ func TestRolloutStopped(t *testing.T) {
 						want = context.Canceled
 					}
 					_, err := r.rollout(tighter)
-					var stopped *manifest.StoppedError
-					if !errors.As(err, &stopped) || !errors.Is(err, want) || stopped.Restore != nil || stopped.Percent != []int{0, 5, 50}[at] {
+					if stopped, ok := errors.AsType[*manifest.StoppedError](err); !ok || !errors.Is(err, want) || stopped.Restore != nil || stopped.Percent != []int{0, 5, 50}[at] {
 						t.Fatalf("error %v", err)
 					}
 					if p := plan(t, r.Limiter, decodeOne(t, former)); !p.Empty() {

@@ -76,8 +76,7 @@ func (r *Resolver) commit(
 			return err
 		}
 		done = r.cfg.Catalog.Commit(ctx, slices.Concat(writes, audit)...)
-		var conflict *store.ConflictError
-		if errors.As(done, &conflict) && slices.Contains(keys, conflict.Key) &&
+		if conflict, ok := errors.AsType[*store.ConflictError](done); ok && slices.Contains(keys, conflict.Key) &&
 			!slices.ContainsFunc(asked, func(w store.Write) bool { return w.Record.Key == conflict.Key }) {
 			return done // another process wrote the next event of the chain, or to the system's record first
 		}

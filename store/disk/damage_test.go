@@ -208,8 +208,7 @@ func TestDamage(t *testing.T) {
 		d.write(raw)
 		s, err := disk.Open(d.dir, &d.cfg)
 		if err != nil {
-			var e *store.Error
-			if !errors.As(err, &e) || e.Hint == "" || !errors.Is(err, disk.ErrCorrupt) && !errors.Is(err, disk.ErrForeign) {
+			if e, ok := errors.AsType[*store.Error](err); !ok || e.Hint == "" || !errors.Is(err, disk.ErrCorrupt) && !errors.Is(err, disk.ErrForeign) {
 				t.Fatalf("damage %d: error %v", i, err)
 			}
 			continue

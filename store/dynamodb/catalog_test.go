@@ -307,8 +307,7 @@ func TestDamagedRecords(t *testing.T) {
 			errs = append(errs, d.Commit(t.Context(), put(k, 1, "y")))
 		}
 		for _, err := range errs {
-			var known *store.Error
-			if !errors.As(err, &known) || known.Hint == "" {
+			if known, ok := errors.AsType[*store.Error](err); !ok || known.Hint == "" {
 				t.Errorf("%s: error %v", tt.attr, err)
 				continue
 			}

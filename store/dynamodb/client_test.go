@@ -69,8 +69,7 @@ func TestDenied(t *testing.T) {
 	}
 	defer s.Close()
 	_, err = s.Take(t.Context(), store.Take{Debits: []store.Debit{of(bkt("e"), plenty, 1)}})
-	var told *store.Error
-	if !errors.As(err, &told) || told.Hint == "" {
+	if told, ok := errors.AsType[*store.Error](err); !ok || told.Hint == "" {
 		t.Errorf("error %v", err)
 	}
 }

@@ -107,15 +107,13 @@ func TestCommitConflictFirst(t *testing.T) {
 	}
 	d.spy.commit = func(ctx context.Context, in *sdk.TransactWriteItemsInput) (*sdk.TransactWriteItemsOutput, error) {
 		out, err := d.client.TransactWriteItems(ctx, in)
-		var c *types.TransactionCanceledException
-		if errors.As(err, &c) {
+		if c, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
 			c.CancellationReasons[0] = types.CancellationReason{Code: aws.String("TransactionConflict")}
 		}
 		return out, err
 	}
 	err := d.Commit(t.Context(), put(entity("a"), 0, "x"), put(entity("b"), 4, "y"))
-	var c *store.ConflictError
-	if !errors.As(err, &c) || c.Key != entity("b") || c.Have != 1 || c.Want != 4 {
+	if c, ok := errors.AsType[*store.ConflictError](err); !ok || c.Key != entity("b") || c.Have != 1 || c.Want != 4 {
 		t.Errorf("error %v", err)
 	}
 	if n := d.spy.commits.Load(); n != 2 {
@@ -146,8 +144,7 @@ func TestCommitGivesUp(t *testing.T) {
 					}
 					began := time.Now()
 					err := s.Commit(ctx, put(entity("a"), 0, "x"))
-					var known *store.Error
-					if !errors.As(err, &known) || known.Hint == "" || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, fails) || errors.Is(err, store.ErrConflict) {
+					if known, ok := errors.AsType[*store.Error](err); !ok || known.Hint == "" || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, fails) || errors.Is(err, store.ErrConflict) {
 						t.Errorf("error %v", err)
 					}
 					if took := time.Since(began); took > most || took < most/2 {
@@ -199,8 +196,7 @@ func TestCommitDenied(t *testing.T) {
 	}}
 	s := newCatalog(t, sp, "t")
 	err := s.Commit(t.Context(), put(entity("a"), 0, "x"))
-	var known *store.Error
-	if !errors.As(err, &known) || known.Op != "commit" || sp.commits.Load() != 1 {
+	if known, ok := errors.AsType[*store.Error](err); !ok || known.Op != "commit" || sp.commits.Load() != 1 {
 		t.Errorf("error %v after %d tries", err, sp.commits.Load())
 	}
 }
@@ -269,8 +265,7 @@ func TestDeleteMissing(t *testing.T) {
 	for _, k := range []store.Key{entity("a"), entity("none")} {
 		err := d.Commit(t.Context(), store.Write{Record: store.Record{Key: k}, Delete: true}, put(entity("b"), 0, "x"))
 		want := map[string]uint64{"a": 1}[k.ID]
-		var c *store.ConflictError
-		if !errors.As(err, &c) || c.Key != k || c.Have != want || c.Want != 0 {
+		if c, ok := errors.AsType[*store.ConflictError](err); !ok || c.Key != k || c.Have != want || c.Want != 0 {
 			t.Errorf("delete %v: %v, want a conflict with version %d", k, err, want)
 		}
 	}

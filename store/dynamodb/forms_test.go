@@ -60,8 +60,7 @@ func TestReturnOnce(t *testing.T) {
 	st.want(s, true, of(alice, rpm, 9))
 	calls := st.losing("alice", 1)
 	_, err := s.Settle(t.Context(), store.Settle{Debits: []store.Debit{of(alice, rpm, -4)}})
-	var typed *store.Error
-	if !errors.As(err, &typed) || !errors.Is(err, errLost) {
+	if _, ok := errors.AsType[*store.Error](err); !ok || !errors.Is(err, errLost) {
 		t.Error(err)
 	}
 	s.Flush()

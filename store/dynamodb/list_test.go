@@ -253,8 +253,7 @@ func TestListFails(t *testing.T) {
 		return d.client.Query(ctx, in)
 	}
 	_, err := d.List(t.Context(), store.Query{Namespace: "n", Kind: store.KindEntity})
-	var known *store.Error
-	if !errors.As(err, &known) || known.Op != "list" || known.Hint == "" {
+	if known, ok := errors.AsType[*store.Error](err); !ok || known.Op != "list" || known.Hint == "" {
 		t.Errorf("error %v", err)
 	}
 }

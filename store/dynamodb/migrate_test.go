@@ -416,8 +416,7 @@ func TestMigrateRefused(t *testing.T) {
 		}
 		writes := st.writes()
 		_, err = dynamodb.MigrateBy(t.Context(), scanned{st.fake}, stageTable, dynamodb.MigrateConfig{}, 2, tt.steps...)
-		var known *store.Error
-		if !errors.As(err, &known) || !strings.Contains(err.Error(), tt.want) || known.Hint == "" || st.writes() != writes {
+		if known, ok := errors.AsType[*store.Error](err); !ok || !strings.Contains(err.Error(), tt.want) || known.Hint == "" || st.writes() != writes {
 			t.Errorf("version %q: %v and %d writes, want %q", tt.n, err, st.writes()-writes, tt.want)
 		}
 	}

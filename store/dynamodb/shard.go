@@ -307,8 +307,7 @@ func (sh *shard) send(w *plan.Write) (got plan.Got, err error) {
 		attrs, err = sh.update(ctx, w)
 	}
 	if got.Applied = err == nil; err != nil {
-		var failed *types.ConditionalCheckFailedException
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 			attrs, err = failed.Item, nil
 		}
 	}

@@ -335,8 +335,7 @@ func (b *bucket) write(ctx context.Context, k int, u *expr.Update) (it *plan.Ite
 		}
 		return err
 	})
-	var failed *types.ConditionalCheckFailedException
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		attrs = failed.Item
 	} else if err != nil {
 		return plan.Missing, false, b.s.calls.Trouble("split", key.String(), err)

@@ -297,8 +297,7 @@ func TestNoTable(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	err = newCatalog(t, client, table).CheckVersion(t.Context())
-	var known *store.Error
-	if !errors.As(err, &known) || !strings.Contains(known.Hint, "--create-table") {
+	if known, ok := errors.AsType[*store.Error](err); !ok || !strings.Contains(known.Hint, "--create-table") {
 		t.Errorf("error %v", err)
 	}
 }

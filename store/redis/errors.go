@@ -24,8 +24,7 @@ func (s *server) trouble(op, key string, err error) error {
 		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err) // from a call that had its connection to itself
 	}
 	at := strings.TrimSpace(s.where() + " " + key)
-	var late *store.Error
-	if errors.As(err, &late) { // it waited in a queue
+	if late, ok := errors.AsType[*store.Error](err); ok { // it waited in a queue
 		late.Op, late.Key = op, at
 		return late
 	}

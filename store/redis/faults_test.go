@@ -32,8 +32,7 @@ func take(t testing.TB, s store.Store, debits ...store.Debit) (bool, error) {
 // wantError checks that a call failed the way a store must fail: with a *store.Error, a hint, and in time.
 func wantError(t testing.TB, began time.Time, err error, hint string) {
 	t.Helper()
-	var known *store.Error
-	if !errors.As(err, &known) || !strings.Contains(known.Hint, hint) {
+	if known, ok := errors.AsType[*store.Error](err); !ok || !strings.Contains(known.Hint, hint) {
 		t.Fatalf("error %v, want a *store.Error that says %q", err, hint)
 	}
 	if took := time.Since(began); took > 3*time.Second {

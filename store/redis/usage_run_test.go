@@ -96,8 +96,7 @@ func TestUsageReaderBegins(t *testing.T) {
 	srv.do(t, "DEL", b.cfg.Prefix+":{_}:un")
 	srv.do(t, "SET", b.cfg.Prefix+":{_}:un", "x")
 	err := b.l.Run(t.Context(), 0, slog.New(slog.DiscardHandler))
-	var known *store.Error
-	if !errors.As(err, &known) || !strings.Contains(err.Error(), "WRONGTYPE") {
+	if _, ok := errors.AsType[*store.Error](err); !ok || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("error %v, want one of the store", err)
 	}
 }

@@ -27,8 +27,7 @@ var drained = struct {
 func one(lim *weir.Limiter) asker {
 	return func(ctx context.Context, id string) (bool, error) {
 		_, err := lim.Acquire(ctx, weir.Request{Entity: id, Resource: "api", Tokens: weir.Tokens{"rpm": 1}})
-		var over *weir.ExceededError
-		if errors.As(err, &over) {
+		if _, ok := errors.AsType[*weir.ExceededError](err); ok {
 			return false, nil
 		}
 		return err == nil, err

@@ -61,8 +61,7 @@ func (l *Limiter) Allow(ctx context.Context, bucket string) (bool, error) {
 		put.ExpressionAttributeValues = map[string]types.AttributeValue{":version": decimal(version)}
 	}
 	_, err = l.Client.PutItem(ctx, put)
-	var failed *types.ConditionalCheckFailedException
-	if errors.As(err, &failed) {
+	if _, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		err = ErrRace
 	}
 	return err == nil, err

@@ -189,8 +189,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	var at *url.Error
-	if errors.As(err, &at) { // without the URL, which may be long
+	if at, ok := errors.AsType[*url.Error](err); ok { // without the URL, which may be long
 		err = at.Err
 	}
 	return &failed{fmt.Sprintf("no answer from %s: %v", c.base.Host, err), weir.ErrUnavailable}

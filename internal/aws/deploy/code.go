@@ -73,8 +73,7 @@ func (pl *place) makeBucket(ctx context.Context) error {
 		}
 	}
 	_, err := pl.objects.CreateBucket(ctx, in)
-	var ours *types.BucketAlreadyOwnedByYou
-	if errors.As(err, &ours) { // a concurrent deployment created it
+	if _, ok := errors.AsType[*types.BucketAlreadyOwnedByYou](err); ok { // a concurrent deployment created it
 		return nil
 	}
 	return err

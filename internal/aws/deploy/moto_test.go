@@ -121,8 +121,7 @@ func TestMistyped(t *testing.T) {
 	} {
 		a.ops = nil
 		err := look(stack + "x")
-		var none *deploy.NotFoundError
-		if !errors.As(err, &none) || !slices.Contains(none.Near, stack) {
+		if none, ok := errors.AsType[*deploy.NotFoundError](err); !ok || !slices.Contains(none.Near, stack) {
 			t.Errorf("%s: %v, want it not found, and %s named", what, err, stack)
 		}
 		if w := a.written(); len(w) > 0 || len(a.ops) == 0 {

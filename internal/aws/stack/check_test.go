@@ -60,8 +60,7 @@ func TestCheck(t *testing.T) {
 	} {
 		tmpl := load(t, c.kind)
 		err := tmpl.Check(tmpl.Full(c.values))
-		var value *stack.ValueError
-		if !errors.As(err, &value) || !strings.Contains(err.Error(), c.want) {
+		if _, ok := errors.AsType[*stack.ValueError](err); !ok || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %s", c.kind, err, c.want)
 		}
 	}

@@ -175,8 +175,7 @@ func showAvailable(r *kit.Run, x *api.Explanation) error {
 
 // decided prints a decision or, together with its error, a refusal.
 func decided(r *kit.Run, d api.Decision, err error) error {
-	var over *weir.ExceededError
-	if errors.As(err, &over) {
+	if over, ok := errors.AsType[*weir.ExceededError](err); ok {
 		d = api.DecisionOf(&over.Decision)
 	} else if err != nil {
 		return err

@@ -107,8 +107,7 @@ func migrated(a *kit.Run, m *deploy.Migrated, dry bool) {
 // stackError gives the errors for a missing stack and for wrong values their exit codes.
 func stackError(err error) error {
 	var none *deploy.NotFoundError
-	var value *stack.ValueError
-	if errors.As(err, &value) {
+	if _, ok := errors.AsType[*stack.ValueError](err); ok {
 		return kit.Usage(err)
 	}
 	if errors.As(err, &none) {

@@ -63,8 +63,7 @@ type ErrorView struct {
 // report prints an error on one line, in JSON unless the output is a table, and returns the exit code.
 func report(ctx context.Context, a *Run, err error) int {
 	code := CodeOf(err)
-	var quiet quietError
-	if errors.As(err, &quiet) {
+	if _, ok := errors.AsType[quietError](err); ok {
 		return code
 	}
 	text := err.Error()

@@ -68,8 +68,7 @@ var kinds = map[string]string{
 // badValue returns what is wrong with a flag's value, without pflag's text and without names of Go; any other error as
 // it is.
 func badValue(err error) error {
-	var usage UsageError
-	if errors.As(err, &usage) {
+	if usage, ok := errors.AsType[UsageError](err); ok {
 		return usage
 	}
 	var bad *pflag.InvalidValueError

@@ -307,8 +307,7 @@ func applyOne(
 // partly gives a partial apply the exit code of a failure, whatever was wrong with the rest, unless the store did not
 // answer.
 func partly(err error) error {
-	var some *manifest.FailedError
-	if errors.As(err, &some) && kit.CodeOf(err) != kit.Unavailable {
+	if _, ok := errors.AsType[*manifest.FailedError](err); ok && kit.CodeOf(err) != kit.Unavailable {
 		return kit.WithCode(err, kit.Failed)
 	}
 	return err

@@ -165,8 +165,7 @@ func (z *zae) limit(key manifest.Key, it item, prefix, name string) (l weir.Limi
 		z.differ("%s: limit %s: its schedule is left out: %s applies at all times", key, name, l)
 	}
 	if err = cmp.Or(err, l.Validate()); err != nil {
-		var bad *weir.ConfigError
-		if errors.As(err, &bad) {
+		if bad, ok := errors.AsType[*weir.ConfigError](err); ok {
 			err = errors.New(bad.Reason)
 		}
 		z.differ("%s: limit %s is left out: %v", key, name, err)

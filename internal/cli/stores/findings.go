@@ -201,8 +201,7 @@ func backupFinding(ctx context.Context, c describer, table string) Finding {
 
 // reason returns the code of an answer with which AWS refused a call, or the whole error.
 func reason(err error) string {
-	var refused smithy.APIError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[smithy.APIError](err); ok {
 		return refused.ErrorCode()
 	}
 	return findingOf("", err, "").Detail

@@ -30,8 +30,7 @@ func findingOf(name string, err error, detail string) Finding {
 	f := Finding{Name: name, OK: err == nil, Detail: detail}
 	if err != nil {
 		f.Detail = err.Error()
-		var known *store.Error
-		if errors.As(err, &known) {
+		if known, ok := errors.AsType[*store.Error](err); ok {
 			f.Detail, f.Remedy = known.Err.Error(), known.Hint
 		}
 		f.Detail = secret.Redact(f.Detail)
@@ -57,8 +56,7 @@ func Inspect(ctx context.Context, address secret.Address, create *Creation) ([]F
 		return all, err
 	}
 	st, err := Open(address, Existing)
-	var bad AddressError
-	if errors.As(err, &bad) {
+	if _, ok := errors.AsType[AddressError](err); ok {
 		return nil, err
 	}
 	all := []Finding{findingOf("store", err, "opens")}

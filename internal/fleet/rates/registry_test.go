@@ -175,8 +175,7 @@ func TestPlacesThatCannotBeWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := rates.Join(t.Context(), config(c))
-			var join *fleet.JoinError
-			if !errors.As(err, &join) || join.Op != "write report" {
+			if join, ok := errors.AsType[*fleet.JoinError](err); !ok || join.Op != "write report" {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -213,8 +212,7 @@ func TestBadConfigs(t *testing.T) {
 			cfg := config(&fleet.Memory{})
 			change(&cfg)
 			_, err := rates.Join(context.Background(), cfg)
-			var bad *rates.ConfigError
-			if !errors.As(err, &bad) || bad.Field != field {
+			if bad, ok := errors.AsType[*rates.ConfigError](err); !ok || bad.Field != field {
 				t.Errorf("got %v", err)
 			}
 		})

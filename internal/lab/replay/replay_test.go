@@ -304,8 +304,7 @@ func TestRunRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := replay.Run(t.Context(), l, cfg)
-			var config *weir.ConfigError
-			if !errors.As(err, &config) {
+			if _, ok := errors.AsType[*weir.ConfigError](err); !ok {
 				t.Errorf("%v, want a ConfigError", err)
 			}
 		})

@@ -128,8 +128,7 @@ func (r *Reader) documents(hint string) (docs []*yaml.Node) {
 	if !errors.Is(err, io.EOF) {
 		n := &yaml.Node{Line: 1, Column: 1}
 		text := err.Error()
-		var load *yaml.LoadError
-		if errors.As(err, &load) {
+		if load, ok := errors.AsType[*yaml.LoadError](err); ok {
 			n.Line, n.Column, text = load.Mark.Line, load.Mark.Column, load.Message
 			if load.ContextMsg != "" {
 				text = load.ContextMsg + ": " + text

@@ -35,8 +35,7 @@ func malformed(err error) error {
 
 // unread returns the fault of a request that could not be received.
 func unread(err error) error {
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return &fault{
 			http.StatusRequestEntityTooLarge, "ValidationException",
 			fmt.Sprintf("the request has more than %d MiB", large.Limit>>20),

@@ -148,8 +148,7 @@ func checkLimit(value jsontext.Value, at string) error {
 		Heal    *string `json:"heal"`
 	}
 	if err := fieldError(json.Unmarshal(value, &l, json.RejectUnknownMembers(true))); err != nil {
-		var bad *weir.ConfigError
-		if errors.As(err, &bad) {
+		if bad, ok := errors.AsType[*weir.ConfigError](err); ok {
 			bad.Field = at + "." + bad.Field
 		}
 		return err
@@ -168,8 +167,7 @@ func checkLimit(value jsontext.Value, at string) error {
 		return badField(at+".returns", "must be full or strict")
 	case l.Enforce != nil:
 		if _, err := weir.ParseEnforce(*l.Enforce); err != nil {
-			var bad *weir.ConfigError
-			if errors.As(err, &bad) {
+			if bad, ok := errors.AsType[*weir.ConfigError](err); ok {
 				bad.Field = at + ".enforce"
 			}
 			return err

@@ -109,8 +109,7 @@ func TestForeignStoredKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := leaseid.StoredKey(t.Context(), limiterOn(t, st))
-		var failed *weir.StoreError
-		if !errors.As(err, &failed) {
+		if _, ok := errors.AsType[*weir.StoreError](err); !ok {
 			t.Errorf("%s: got error %v", name, err)
 		}
 	}

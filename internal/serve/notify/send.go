@@ -130,8 +130,7 @@ func (w *Webhook) post(d *delivery) answer {
 	req.Header.Set("User-Agent", w.cfg.UserAgent)
 	resp, err := w.cfg.Client.Do(req)
 	if err != nil {
-		var in *url.Error
-		if errors.As(err, &in) {
+		if in, ok := errors.AsType[*url.Error](err); ok {
 			err = in.Err // without the URL, whose path may be secret
 		}
 		return answer{again: true, err: err}

@@ -104,8 +104,7 @@ func load(t *testing.T) graph {
 	cmd.Dir = filepath.FromSlash(root)
 	out, err := cmd.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			t.Fatalf("go list: %s", exit.Stderr)
 		}
 		t.Fatal(err)

@@ -113,8 +113,7 @@ func (b *books) record(
 		_, err := b.t.Client().PutItem(ctx, in, table.Once...)
 		return err
 	})
-	var other *types.ConditionalCheckFailedException
-	if errors.As(err, &other) && other.Item != nil {
+	if other, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok && other.Item != nil {
 		return other.Item, nil
 	}
 	return nil, b.t.Trouble("usage", table.MeteredKey().String(), err)

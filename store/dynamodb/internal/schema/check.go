@@ -75,8 +75,7 @@ func (r *Report) add(name string, ok bool, detail, remedy string) {
 
 // fail adds a check that could not be made.
 func (r *Report) fail(name string, err error) {
-	var known *store.Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*store.Error](err); ok {
 		r.add(name, false, known.Err.Error(), known.Hint)
 		return
 	}
@@ -161,8 +160,7 @@ func describe(
 	ctx context.Context, admin Admin, tableName string,
 ) (desc *types.TableDescription, date time.Time, err error) {
 	out, err := admin.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &tableName})
-	var none *types.ResourceNotFoundException
-	if errors.As(err, &none) {
+	if _, ok := errors.AsType[*types.ResourceNotFoundException](err); ok {
 		return nil, date, nil
 	}
 	if err != nil {

@@ -108,8 +108,7 @@ func createTable(ctx context.Context, admin Admin, tableName string, cfg *Create
 		in.Tags = append(in.Tags, types.Tag{Key: aws.String(k), Value: aws.String(cfg.Tags[k])})
 	}
 	_, err = admin.CreateTable(ctx, in)
-	var other *types.ResourceInUseException
-	if errors.As(err, &other) { // another process was first
+	if _, ok := errors.AsType[*types.ResourceInUseException](err); ok { // another process was first
 		return nil
 	}
 	return table.Trouble("create", tableName, "", err)
@@ -224,8 +223,7 @@ func putVersion(ctx context.Context, admin Admin, tableName string) error {
 		ConditionExpression:      aws.String("attribute_not_exists(#p)"),
 		ExpressionAttributeNames: map[string]string{"#p": table.AttrPK},
 	})
-	var there *types.ConditionalCheckFailedException
-	if errors.As(err, &there) {
+	if _, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		return nil
 	}
 	return table.Trouble("create", tableName, table.VersionKey().String(), err)

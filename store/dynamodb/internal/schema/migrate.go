@@ -156,8 +156,7 @@ func (r *migrating) mark(ctx context.Context, to map[string]types.AttributeValue
 	}
 	at := map[string]types.AttributeValue{table.AttrNumber: table.Num(r.m.From)}
 	_, err := r.client.UpdateItem(ctx, r.update(table.VersionKey(), at, to, []string{table.AttrNumber}))
-	var ended *types.ConditionalCheckFailedException
-	if errors.As(err, &ended) {
+	if _, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		return nil
 	}
 	return table.Trouble("migrate", r.tableName, table.VersionKey().String(), err)

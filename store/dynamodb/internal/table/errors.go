@@ -26,8 +26,7 @@ func Trouble(op, table, key string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var known *store.Error
-	if errors.As(err, &known) {
+	if _, ok := errors.AsType[*store.Error](err); ok {
 		return err
 	}
 	return &store.Error{
@@ -218,8 +217,7 @@ func retry(reasons []types.CancellationReason) bool {
 
 // Canceled returns the reasons for which a transaction was cancelled.
 func Canceled(err error) []types.CancellationReason {
-	var c *types.TransactionCanceledException
-	if errors.As(err, &c) {
+	if c, ok := errors.AsType[*types.TransactionCanceledException](err); ok {
 		return c.CancellationReasons
 	}
 	return nil

@@ -17,12 +17,10 @@ import (
 
 // Answer returns the message of an error reply from the server, or "".
 func Answer(err error) string {
-	var reply ReplyError
-	if errors.As(err, &reply) {
+	if reply, ok := errors.AsType[ReplyError](err); ok {
 		return string(reply)
 	}
-	var e *rueidis.RedisError
-	if errors.As(err, &e) && !e.IsNil() {
+	if e, ok := errors.AsType[*rueidis.RedisError](err); ok && !e.IsNil() {
 		return e.Error()
 	}
 	return ""
