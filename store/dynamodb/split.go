@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	sdk "github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/weirlimits/weir/internal/batch/expr"
 	"github.com/weirlimits/weir/internal/batch/plan"
@@ -120,7 +121,7 @@ func (b *bucket) relayout(ctx context.Context, sh *shard, it *plan.Item) error {
 			b.follow(root.Shards)
 			return err
 		case time.Now().Before(until):
-			err = table.Sleep(ctx, table.Backoff(1))
+			err = smithytime.SleepWithContext(ctx, table.Backoff(1))
 		default:
 			err = b.double(ctx, root)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
+	smithytime "github.com/aws/smithy-go/time"
 )
 
 // Change is a planned change to one resource.
@@ -141,7 +142,7 @@ func (f *formation) reckon(
 			return cs, fmt.Errorf("the change was refused: %s", reasonText(reason))
 		default:
 		}
-		if err := sleep(ctx, f.poll); err != nil {
+		if err := smithytime.SleepWithContext(ctx, f.poll); err != nil {
 			return cs, err
 		}
 	}
@@ -195,15 +196,4 @@ func (f *formation) forget(ctx context.Context, cs changeSet) error {
 		err = errors.Join(err, err2)
 	}
 	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }

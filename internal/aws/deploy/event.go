@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
+	smithytime "github.com/aws/smithy-go/time"
 )
 
 // Event is something that happened to a resource, or to the stack itself.
@@ -153,7 +154,7 @@ func (f *formation) follow(ctx context.Context, stackID, after string) (state st
 		if err == nil && (state == "" || state == "DELETE_COMPLETE" || resting(state) && whole == state) {
 			return state, all, nil
 		}
-		if err := sleep(ctx, f.poll); err != nil {
+		if err := smithytime.SleepWithContext(ctx, f.poll); err != nil {
 			return state, all, err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 	streamtypes "github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
+	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/weirlimits/weir/store/dynamodb"
 )
@@ -86,21 +87,9 @@ func (r *Reader) Run(ctx context.Context) error {
 		case err != nil:
 			r.book.log.LogAttrs(ctx, slog.LevelError, "the stream could not be read", failure("stream", r.ARN, err)...)
 		}
-		if !wait(ctx, min(5*r.Poll, r.LeaseFor/3)) {
+		if smithytime.SleepWithContext(ctx, min(5*r.Poll, r.LeaseFor/3)) != nil {
 			return nil
 		}
-	}
-}
-
-// wait sleeps for d and reports whether ctx is still alive.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -257,7 +246,7 @@ func (s *shardReader) read(ctx context.Context) error {
 		switch {
 		case b.ended:
 			return nil
-		case b.seen < s.Batch && !wait(ctx, s.Poll):
+		case b.seen < s.Batch && smithytime.SleepWithContext(ctx, s.Poll) != nil:
 			return ctx.Err()
 		}
 	}
@@ -379,7 +368,7 @@ func (s *shardReader) bookAll(ctx context.Context, records []dynamodb.StreamReco
 			slog.Int("records", len(left)), slog.String("error", err.Error()),
 		)
 		records = left
-		if !wait(ctx, pause) {
+		if smithytime.SleepWithContext(ctx, pause) != nil {
 			return ctx.Err()
 		}
 		if err := s.keep(ctx); err != nil {

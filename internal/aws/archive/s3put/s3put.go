@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/smithy-go/encoding/httpbinding"
+	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/weirlimits/weir/internal/api/secret"
 	"github.com/weirlimits/weir/internal/aws/archive"
@@ -52,12 +53,8 @@ func (b *Bucket) Put(ctx context.Context, name string, content []byte) error {
 		if !again || try == tries {
 			return err
 		}
-		t := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			t.Stop()
+		if smithytime.SleepWithContext(ctx, wait) != nil {
 			return err
-		case <-t.C:
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/dynamodb/internal/table"
@@ -140,7 +141,7 @@ func creating(d types.GlobalSecondaryIndexDescription) bool {
 
 // pause waits between two checks of something that takes seconds.
 func pause(ctx context.Context, try int) error {
-	return table.Sleep(ctx, min(50*time.Millisecond<<min(try, 10), 2*time.Second))
+	return smithytime.SleepWithContext(ctx, min(50*time.Millisecond<<min(try, 10), 2*time.Second))
 }
 
 // refuseForeign refuses a table that weir did not create.

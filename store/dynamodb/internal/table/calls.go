@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	smithytime "github.com/aws/smithy-go/time"
 )
 
 // Within bounds an operation on the catalog if its caller does not, to a few times what one write may take.
@@ -24,7 +26,7 @@ func (t *Table) Repeat(ctx context.Context, pause func(try int) time.Duration, c
 		if err == nil || ctx.Err() != nil || !Transient(err) {
 			return err
 		}
-		if cause := Sleep(ctx, pause(try)); cause != nil {
+		if cause := smithytime.SleepWithContext(ctx, pause(try)); cause != nil {
 			return fmt.Errorf("%w after %d tries: %w", cause, try, err)
 		}
 	}
@@ -34,18 +36,6 @@ func (t *Table) attemptOnce(ctx context.Context, call func(context.Context) erro
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.WriteTimeout)
 	defer cancel()
 	return call(ctx)
-}
-
-// Sleep waits, or returns the context's error if that ends first.
-func Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Backoff is how long to wait after so many tries: up to 25 ms after the first, and twice that after each further try,

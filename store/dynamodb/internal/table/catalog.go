@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/weirlimits/weir/store"
 )
@@ -107,7 +108,7 @@ func (t *Table) BatchGet(ctx context.Context, keys []Key) (Items, error) {
 			stalled = 1
 		}
 		if len(left) > 0 {
-			if err := Sleep(ctx, Backoff(stalled)); err != nil {
+			if err := smithytime.SleepWithContext(ctx, Backoff(stalled)); err != nil {
 				return nil, t.Trouble(
 					"get", keys[0].String(),
 					fmt.Errorf("%w: %w: %d keys left unprocessed", err, errUnprocessed, len(left)),

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aws/smithy-go/middleware"
+	smithytime "github.com/aws/smithy-go/time"
 
 	"github.com/weirlimits/weir/store"
 )
@@ -81,7 +82,7 @@ func (t *Table) Settled(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleWithin)
 	defer cancel()
 	for t.Timely(ctx, VersionKey()) != nil {
-		if Sleep(ctx, sightEvery/2) != nil {
+		if smithytime.SleepWithContext(ctx, sightEvery/2) != nil {
 			return
 		}
 	}
@@ -99,7 +100,7 @@ func (t *Table) look(key Key) {
 			if !t.Skew.Sure() {
 				pause = quickly
 			}
-			if Sleep(t.life, pause) != nil {
+			if smithytime.SleepWithContext(t.life, pause) != nil {
 				return
 			}
 			if !t.Skew.watched() {
