@@ -324,9 +324,7 @@ func TestClose(t *testing.T) {
 	}
 	b.take("alice", nil)
 	for range 2 {
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Close())
 	}
 	for _, entity := range []string{"alice", "bob"} { // one in the cache, one not
 		_, err := b.Acquire(b.ctx, weir.Request{Entity: entity, Resource: "api"})
@@ -357,9 +355,7 @@ func TestCloseWhileInUse(t *testing.T) {
 			}
 		}()
 	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Close())
 	for range 8 {
 		wantErr(t, <-done, weir.ErrClosed)
 	}

@@ -255,9 +255,7 @@ func TestChangesAtOnce(t *testing.T) {
 func (b *bundle) left(entity, limit string) int64 {
 	b.t.Helper()
 	av, err := b.Available(b.ctx, entity, "api")
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	for _, s := range av.Statuses {
 		if s.Entity == entity && s.Limit == limit {
 			return s.Available

@@ -124,9 +124,7 @@ func TestUnreadableAmongOthers(t *testing.T) {
 		peer.set("alice", "", weir.PerMinute("rpm", 30))
 		key := store.Key{Namespace: "default", Kind: store.KindResourceLimits, ID: "api"}
 		bad := store.Write{Record: store.Record{Key: key, Version: 1, Value: []byte(`{"limits":[{"name":"rpm","amount":0,"period":"min"}]}`)}}
-		if err := b.fake.Commit(b.ctx, bad); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.fake.Commit(b.ctx, bad))
 		policies(b.Limiter).Changed(key, store.Key{Namespace: "default", Kind: store.KindEntityLimits, ID: "alice"})
 		b.wantBurst("alice", 30, "its own")
 		b.wantBurst("bob", 20, "the last known of the resource")

@@ -19,9 +19,7 @@ import (
 func (b *bundle) explained(entity string, tokens weir.Tokens) weir.Explanation {
 	b.t.Helper()
 	x, err := b.Explain(b.ctx, weir.Request{Entity: entity, Resource: "api", Tokens: tokens})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return x
 }
 
@@ -296,9 +294,7 @@ func TestExplainGrid(t *testing.T) {
 func TestExplainStrict(t *testing.T) {
 	t.Parallel()
 	quota, err := weir.ParseLimit("usd:5/month@UTC")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	strict, rate := quota, weir.PerMinute("rpm", 5)
 	strict.Name, strict.Strict, rate.Strict = "eur", true, true
 	b := setup(t)

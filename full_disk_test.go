@@ -76,20 +76,12 @@ func TestDiskFullAndKilled(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			s, err := disk.Open(dir, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			lim, err := weir.New(weir.Config{Store: s})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			quota := weir.Limit{Name: "quota", Amount: 1, Period: 366 * 24 * time.Hour, Burst: burst}
-			if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, quota); err != nil {
-				t.Fatal(err)
-			}
-			if err := lim.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, quota))
+			must(t, lim.Close())
 			total := 0
 			for life := range lives {
 				n := admittedOnFullDisk(t, fmt.Sprintf("%s|%t|%s", policy, life%2 == 0, dir))
@@ -121,15 +113,11 @@ func admittedOnFullDisk(t *testing.T, args string) (n int) {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for in := bufio.NewScanner(out); in.Scan() && in.Text() == "admitted"; {
 		n++
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Kill())
 	if err := cmd.Wait(); err == nil || err.Error() != "signal: killed" {
 		t.Fatalf("the process ended by itself: %v", err)
 	}

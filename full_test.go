@@ -14,13 +14,9 @@ import (
 func TestFullStoreAdmitsNobody(t *testing.T) {
 	t.Parallel()
 	lim, err := weir.New(weir.Config{Store: memory.New(&memory.Config{MaxBuckets: 3}), OnUnavailable: weir.OnUnavailableAllow})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = lim.Close() })
-	if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerDay("rpm", 2)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerDay("rpm", 2)))
 	for i := range 3 {
 		if ok, err := lim.Allow(t.Context(), fmt.Sprint(i), "api"); !ok || err != nil {
 			t.Fatal(ok, err)

@@ -23,9 +23,7 @@ import (
 func (b *bundle) group(group string, resources ...string) {
 	b.t.Helper()
 	for _, r := range resources {
-		if err := b.admin.Limits.SetGroup(b.ctx, r, group); err != nil {
-			b.t.Fatal(err)
-		}
+		must(b.t, b.admin.Limits.SetGroup(b.ctx, r, group))
 	}
 }
 
@@ -99,13 +97,9 @@ func TestGrid(t *testing.T) {
 	if err != nil || len(balances) != 5 || balances[4].Resource != weir.TotalResource || balances[4].Available != 30 {
 		t.Errorf("got %+v, %v", balances, err)
 	}
-	if err := lease.Rollback(b.ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lease.Rollback(b.ctx))
 	av, err := b.Available(b.ctx, "key", "api")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wantCells(t, av.Statuses, "key/api/tpd 100", "key/_group_apis/tpd 970", "key/_total_/tpd 970",
 		"team/_group_apis/tpd 970", "team/_total_/tpd 70")
 }
@@ -117,16 +111,10 @@ func TestGridLeaseToken(t *testing.T) {
 	b.grid()
 	token := b.take("key", weir.Tokens{"tpd": 60}).Token("lease-1", noon.Add(time.Hour))
 	lease, err := b.peer().LeaseFromToken(b.ctx, token)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lease.Rollback(b.ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, lease.Rollback(b.ctx))
 	av, err := b.Available(b.ctx, "key", "api")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wantCells(t, av.Statuses, "key/api/tpd 100", "key/_group_apis/tpd 100", "key/_total_/tpd 100",
 		"team/_group_apis/tpd 100", "team/_total_/tpd 100")
 }
@@ -159,9 +147,7 @@ func TestGridOfAll(t *testing.T) {
 	}
 	reqs[1].Tokens["tpd"] = 39
 	leases, err := b.AcquireAll(b.ctx, reqs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wantCells(t, leases[1].Decision().Statuses,
 		"key/_group_apis/tpd 0", "key/_total_/tpd 0", "team/_group_apis/tpd 0", "team/_total_/tpd 0")
 }

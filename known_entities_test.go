@@ -14,9 +14,7 @@ import (
 
 func (b *bundle) knownOnly() {
 	b.t.Helper()
-	if err := b.admin.Limits.SetEntities(b.ctx, admin.KnownEntities); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, b.admin.Limits.SetEntities(b.ctx, admin.KnownEntities))
 }
 
 // In a namespace of known entities, an invented name costs no write, whatever the request brings, and nothing admits it
@@ -27,9 +25,7 @@ func TestKnownEntities(t *testing.T) {
 		b.set("", "", weir.PerMinute("rpm", 10))
 		b.set("limited", "", weir.PerMinute("rpm", 10)) // limits alone do not make an entity
 		b.chain("child", "parent")
-		if err := b.admin.Limits.SetOnUnavailable(b.ctx, admin.Scope{}, weir.OnUnavailableAllow); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.admin.Limits.SetOnUnavailable(b.ctx, admin.Scope{}, weir.OnUnavailableAllow))
 		b.take("mallory", one)
 		b.knownOnly()
 		b.take("child", one)
@@ -83,9 +79,7 @@ func TestNewEntityIsKnown(t *testing.T) {
 		fresh.take("alice", one)
 		time.Sleep(66*time.Second + 1)
 		refused.take("alice", one)
-		if err := b.admin.Limits.SetEntities(b.ctx, admin.AnyEntity); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.admin.Limits.SetEntities(b.ctx, admin.AnyEntity))
 		b.take("mallory", one)
 	})
 }
@@ -104,9 +98,7 @@ func TestFloodOfNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		other := b.In("other")
-		if err := admin.New(other).Limits.Set(b.ctx, admin.Scope{}, weir.PerMinute("rpm", 100_000)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.New(other).Limits.Set(b.ctx, admin.Scope{}, weir.PerMinute("rpm", 100_000)))
 		b.fake.counts()
 		unknown, overloaded := 0, 0
 		for second := range 10 {

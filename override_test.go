@@ -146,9 +146,7 @@ func TestBalanceRefuses(t *testing.T) {
 		t.Errorf("got %+v", l)
 	}
 	av, err := b.Available(b.ctx, "alice", "api")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if fits, err := av.Fits(weir.Tokens{"credits": 5}); fits || err != nil {
 		t.Errorf("got %t, %v", fits, err)
 	}

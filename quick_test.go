@@ -35,9 +35,7 @@ func (b *bundle) allows(entity string) (n int) {
 	b.t.Helper()
 	for {
 		ok, err := b.Allow(b.ctx, entity, "api")
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		must(b.t, err)
 		if !ok {
 			return n
 		}

@@ -15,9 +15,7 @@ import (
 func parsed(t testing.TB, text string) weir.Limit {
 	t.Helper()
 	l, err := weir.ParseLimit(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return l
 }
 

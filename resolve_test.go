@@ -24,9 +24,7 @@ func TestCascade(t *testing.T) {
 		{ID: "stop", Parent: "top"},
 		{ID: "below", Parent: "stop", Cascade: true},
 	} {
-		if err := b.admin.Entities.Create(b.ctx, e); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.admin.Entities.Create(b.ctx, e))
 	}
 	chain := func(entity string) (ids []string) {
 		for _, s := range b.take(entity, weir.Tokens{"rpm": 1}).Decision().Statuses {
@@ -87,9 +85,7 @@ func TestDepth(t *testing.T) {
 	for _, id := range ids {
 		b.wantLeft(id, weir.Tokens{"rpm": 6})
 	}
-	if err := lease.Rollback(b.ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lease.Rollback(b.ctx))
 	for _, id := range ids {
 		b.wantLeft(id, weir.Tokens{"rpm": 10})
 	}

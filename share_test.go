@@ -31,9 +31,7 @@ func (f *fixed) Stale(_ context.Context, epoch uint64) {
 func sharing(t *testing.T, f *fixed, limits ...weir.Limit) *weir.Limiter {
 	t.Helper()
 	lim := limiterWith(t, f, weir.Config{Store: memory.New(nil), OnUnavailable: weir.OnUnavailableAllow})
-	if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, limits...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, limits...))
 	return lim
 }
 
@@ -42,9 +40,7 @@ func admitted(t *testing.T, lim *weir.Limiter) (n int) {
 	t.Helper()
 	for range 200 {
 		ok, err := lim.Allow(t.Context(), "alice", "api")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if ok {
 			n++
 		}
@@ -182,9 +178,7 @@ func TestShareStopped(t *testing.T) {
 			return st.Store.Take(context.Background(), t) // even if the context has ended
 		}
 		lim := limiterWith(t, f, weir.Config{Store: st, DecideWithin: time.Second})
-		if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerHour("rph", 100)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, weir.PerHour("rph", 100)))
 		req := weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"rph": 1}}
 		for name, ask := range map[string]func() error{
 			"Acquire":    func() error { _, err := lim.Acquire(t.Context(), req); return err },
@@ -214,17 +208,13 @@ func TestShareStale(t *testing.T) {
 	for _, f := range two {
 		lims = append(lims, limiterWith(t, f, weir.Config{Store: st}))
 	}
-	if err := admin.New(lims[0]).Limits.Set(t.Context(), admin.Scope{}, weir.PerHour("rph", 10)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.New(lims[0]).Limits.Set(t.Context(), admin.Scope{}, weir.PerHour("rph", 10)))
 	spend := func(i int) error {
 		_, err := lims[i].Acquire(t.Context(), weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"rph": 1}})
 		return err
 	}
 	for i := range lims {
-		if err := spend(i); err != nil {
-			t.Fatal(err)
-		}
+		must(t, spend(i))
 	}
 	two[0].share = policy.Share{Num: 1, Den: 5, Epoch: 2}
 	policies(lims[0]).SharesChanged()

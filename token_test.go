@@ -33,9 +33,7 @@ func (b *bundle) wantChain(tpm int64) {
 func (b *bundle) resume(h weir.LeaseToken) *weir.Lease {
 	b.t.Helper()
 	lease, err := b.LeaseFromToken(b.ctx, h)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return lease
 }
 

@@ -291,9 +291,7 @@ func (downStore) Get(context.Context, ...store.Key) (store.Got, error) {
 func TestUnavailableBadID(t *testing.T) {
 	t.Parallel()
 	lim, err := weir.New(weir.Config{Store: downStore{memory.New(nil)}, Cooldown: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer lim.Close()
 	for range 50 {
 		_, _ = lim.Acquire(t.Context(), weir.Request{Entity: "a", Resource: "api"})

@@ -66,9 +66,7 @@ func setupOn(t *testing.T, fake *fakeStore, c *clock, change ...func(*weir.Confi
 		f(&cfg)
 	}
 	lim, err := weir.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := lim.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -85,17 +83,13 @@ func (b *bundle) peer(change ...func(*weir.Config)) *bundle {
 
 func (b *bundle) set(entity, resource string, limits ...weir.Limit) {
 	b.t.Helper()
-	if err := b.admin.Limits.Set(b.ctx, admin.Scope{Entity: entity, Resource: resource}, limits...); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, b.admin.Limits.Set(b.ctx, admin.Scope{Entity: entity, Resource: resource}, limits...))
 }
 
 // child creates an entity that charges its parent.
 func (b *bundle) child(id, parent string) {
 	b.t.Helper()
-	if err := b.admin.Entities.Create(b.ctx, admin.Entity{ID: id, Parent: parent, Cascade: parent != ""}); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, b.admin.Entities.Create(b.ctx, admin.Entity{ID: id, Parent: parent, Cascade: parent != ""}))
 }
 
 // chain creates entities, each of which charges the next.
@@ -119,9 +113,7 @@ func (b *bundle) take(entity string, tokens weir.Tokens) *weir.Lease {
 func (b *bundle) takeFor(req weir.Request) *weir.Lease {
 	b.t.Helper()
 	lease, err := b.Acquire(b.ctx, req)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return lease
 }
 
@@ -150,9 +142,7 @@ func (b *bundle) wantLeft(entity string, want weir.Tokens) {
 func (b *bundle) wantLeftOn(entity, resource string, want weir.Tokens) {
 	b.t.Helper()
 	av, err := b.Available(b.ctx, entity, resource)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	got := weir.Tokens{}
 	for _, s := range av.Statuses {
 		if s.Entity == entity {
@@ -168,9 +158,7 @@ func (b *bundle) wantLeftOn(entity, resource string, want weir.Tokens) {
 func limiterOn(tb testing.TB, st store.Store) *weir.Limiter {
 	tb.Helper()
 	lim, err := weir.New(weir.Config{Store: st})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return lim
 }
 

@@ -218,30 +218,18 @@ func TestPurgedIDOutlivesEvents(t *testing.T) {
 	st := memory.New(nil)
 	open := func(kept time.Duration) *weir.Limiter {
 		lim, err := weir.New(weir.Config{Store: st, AuditRetention: kept})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = lim.Close() })
 		return lim
 	}
 	long, short := open(3*365*24*time.Hour), open(0)
 	ns, err := admin.New(long).Namespaces.Create(t.Context(), "acme")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := admin.New(long.In("acme")).Entities.Create(t.Context(), admin.Entity{ID: "e"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := admin.New(short).Namespaces.Delete(t.Context(), "acme"); err != nil {
-		t.Fatal(err)
-	}
-	if err := admin.New(short).Namespaces.Purge(t.Context(), "acme"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, admin.New(long.In("acme")).Entities.Create(t.Context(), admin.Entity{ID: "e"}))
+	must(t, admin.New(short).Namespaces.Delete(t.Context(), "acme"))
+	must(t, admin.New(short).Namespaces.Purge(t.Context(), "acme"))
 	got, err := st.Get(t.Context(), record.NamespaceIDKey(ns.ID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	id := got.Records[0]
 	page, err := st.List(t.Context(), store.Query{Namespace: ns.ID, Kind: store.KindAudit})
 	if err != nil || len(page.Records) == 0 {
@@ -253,9 +241,7 @@ func TestPurgedIDOutlivesEvents(t *testing.T) {
 		}
 	}
 	head, err := st.Get(t.Context(), record.AuditHeadKey(ns.ID))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if head.Records[0].Version > 0 && head.Records[0].Expires.IsZero() {
 		t.Errorf("the head of the purged namespace's chain stays for ever")
 	}

@@ -27,9 +27,7 @@ func TestVisible(t *testing.T) {
 	}
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	rpm := weir.PerMinute("rpm", 5)
 	refused("an entity", a.Entities.Create(t.Context(), admin.Entity{ID: bad}))

@@ -97,9 +97,7 @@ func (h *hooked) Peek(ctx context.Context, buckets ...store.Bucket) (store.Snaps
 func limiterOn(tb testing.TB, st store.Store) *weir.Limiter {
 	tb.Helper()
 	lim, err := weir.New(weir.Config{Store: st})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return lim
 }
 

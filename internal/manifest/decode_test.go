@@ -36,15 +36,11 @@ func TestMergeBomb(t *testing.T) {
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(got), 0o600))
 		return
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", file, diff)
 	}
@@ -92,9 +88,7 @@ func TestMessages(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			ms, err := manifest.Decode([]strictyaml.Source{{Name: filepath.Base(file), Text: text}}, strictyaml.Options{})
 			if err == nil {
 				t.Fatalf("accepted: %s", ms[0].Text())
@@ -115,9 +109,7 @@ func TestText(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
 			sources, err := strictyaml.Open([]string{file}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			ms, err := manifest.Decode(sources, strictyaml.Options{Set: map[string]string{}})
 			if err != nil {
 				t.Fatal(explain(err))
@@ -163,9 +155,7 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	src, err := strictyaml.Open([]string{dir, filepath.Join(dir, "a.yaml"), "-"}, strings.NewReader("namespace: s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var names []string
 	for _, s := range src {
 		names = append(names, strings.TrimPrefix(filepath.ToSlash(s.Name), filepath.ToSlash(dir)+"/")+"="+string(s.Text))

@@ -17,13 +17,9 @@ import (
 func resolved(t *testing.T) *jsonschema.Resolved {
 	t.Helper()
 	var s jsonschema.Schema
-	if err := json.Unmarshal(manifest.Schema, &s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(manifest.Schema, &s))
 	r, err := s.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -61,9 +57,7 @@ func TestSchemaKeys(t *testing.T) {
 		Properties map[string]struct{ Properties map[string]any }
 		Defs       map[string]struct{ Properties map[string]any } `json:"$defs"`
 	}
-	if err := json.Unmarshal(manifest.Schema, &s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(manifest.Schema, &s))
 	for where, keys := range map[string]map[string]any{
 		"": nil, "system": s.Properties["system"].Properties, "entities.e": s.Defs["entity"].Properties,
 		"plans.p":     s.Defs["plan"].Properties,
@@ -89,9 +83,7 @@ func TestSchemaKeys(t *testing.T) {
 		}
 		at["?"] = 1.0
 		text, err := json.Marshal(doc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = manifest.Decode([]strictyaml.Source{{Name: "x", Text: text}}, strictyaml.Options{})
 		_, allowed, _ := strings.Cut(explain(err), "= allowed: ")
 		allowed, _, _ = strings.Cut(allowed, "\n")

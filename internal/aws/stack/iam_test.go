@@ -49,14 +49,10 @@ func newTable(t *testing.T) *tableOf {
 func (tb *tableOf) limiter(client dynamodb.API, cfg weir.Config) *weir.Limiter {
 	tb.t.Helper()
 	st, err := dynamodb.New(dynamodb.Config{Client: client, Table: tb.name, CallTimeout: patient, WriteTimeout: patient})
-	if err != nil {
-		tb.t.Fatal(err)
-	}
+	must(tb.t, err)
 	cfg.Store, cfg.StoreTimeout = st, patient
 	lim, err := weir.New(cfg)
-	if err != nil {
-		tb.t.Fatal(err)
-	}
+	must(tb.t, err)
 	tb.t.Cleanup(func() {
 		if err := lim.Close(); err != nil {
 			tb.t.Error(err)
@@ -84,9 +80,7 @@ func (c *choked) UpdateItem(ctx context.Context, in *awsdynamodb.UpdateItemInput
 func policy(t *testing.T, values stack.Values, id string) cloudtest.Policy {
 	t.Helper()
 	p, err := cloudtest.PolicyOf(resolved(t, stack.Weir, values), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
