@@ -41,46 +41,6 @@ func TestRebaseConcurrent(t *testing.T) {
 	st.want(other, true, at(2, of(alice, after, 1)))
 }
 
-// TestRebaseKeeps checks that what is outstanding is kept, however limits change, except for at most a millitoken.
-func TestRebaseKeeps(t *testing.T) {
-	t.Parallel()
-	limits := []*store.Limit{
-		per("rpm", 10, time.Minute, 10), per("rpm", 7, 13*time.Second, 100), per("rpm", 1, time.Hour, 3), per("rpm", 1000, time.Second, 5),
-	}
-	for _, tokens := range []int64{0, 1, 3, 25} {
-		st := newStage(t)
-		s := st.open(noGuard)
-		alice := bkt("alice")
-		st.want(s, true, at(1, of(alice, limits[0], 0)))
-		st.settle(s, at(1, of(alice, limits[0], tokens)))
-		want := 1000 * tokens
-		for epoch, l := range limits[1:] {
-			st.take(s, at(uint64(epoch+2), of(alice, l, 0)))
-			if n := st.outstanding(alice, "rpm"); n < want || n > want+1 {
-				t.Errorf("%d outstanding after %d changes, want %d", n, epoch+1, want)
-			} else {
-				want = n
-			}
-		}
-	}
-}
-
-// TestRebaseRemoved checks that a limit that is removed and comes back still owes what it owed.
-func TestRebaseRemoved(t *testing.T) {
-	t.Parallel()
-	st := newStage(t)
-	s := st.open(noGuard)
-	rpm, tpm, alice := per("rpm", 10, time.Hour, 10), per("tpm", 10, time.Hour, 10), bkt("alice")
-	both := of(alice, rpm, 1)
-	both.Charges = append(both.Charges, store.Charge{Limit: tpm, Amount: 9000})
-	st.want(s, true, at(1, both))
-	st.want(s, true, at(2, of(alice, rpm, 1)))
-	st.want(s, false, at(3, both))
-	if n := st.outstanding(alice, "tpm"); n != 9000 {
-		t.Errorf("%d outstanding", n)
-	}
-}
-
 // TestRebaseOnce checks that of two processes with the same epoch and different limits, one wins permanently.
 func TestRebaseOnce(t *testing.T) {
 	t.Parallel()
