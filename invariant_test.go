@@ -104,32 +104,6 @@ func TestNeverOverAdmits(t *testing.T) {
 	b.refused("b", weir.Tokens{"n": 1})
 }
 
-// With the clock stopped and no returns, 1,000 goroutines get exactly the burst of the child and of the parent.
-func TestExactlyTheBurst(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.chain("child", "parent")
-	b.set("child", "", weir.PerHour("n", 1000))
-	b.set("parent", "", weir.PerHour("n", 777))
-	var admitted atomic.Int64
-	var wg sync.WaitGroup
-	for range 1000 {
-		wg.Go(func() {
-			for range 3 {
-				if ok, err := b.Acquire(b.ctx, ask("child", "api", weir.Tokens{"n": 1})); err == nil && ok != nil {
-					admitted.Add(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if admitted.Load() != 777 {
-		t.Errorf("admitted %d", admitted.Load())
-	}
-	b.wantLeft("child", weir.Tokens{"n": 223})
-	b.wantLeft("parent", weir.Tokens{"n": 0})
-}
-
 // account checks I1 from outside: between any two takes, the tokens taken less those returned never exceed the burst and
 // what was issued in between. It uses the potential function of the proof, in floats with an allowance for rounding.
 type account struct {

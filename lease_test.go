@@ -252,19 +252,6 @@ func TestEndedContext(t *testing.T) {
 	b.wantLeft("alice", weir.Tokens{"rpm": 10})
 }
 
-// A return after the bucket has refilled gives nothing: two bursts are never available at once.
-func TestLateRollback(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.set("", "", weir.PerMinute("rpm", 10))
-	lease := b.take("alice", weir.Tokens{"rpm": 10})
-	b.clock.advance(time.Minute)
-	must(t, lease.Rollback(b.ctx))
-	b.wantLeft("alice", weir.Tokens{"rpm": 10})
-	b.take("alice", weir.Tokens{"rpm": 10})
-	b.refused("alice", weir.Tokens{"rpm": 1})
-}
-
 func TestDo(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

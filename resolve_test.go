@@ -280,36 +280,3 @@ func TestInUnknown(t *testing.T) {
 	must(t, admin.New(ghost).Limits.Set(b.ctx, admin.Scope{}, weir.PerMinute("rpm", 1)))
 	must(t, calls["Acquire"]())
 }
-
-// A deleted namespace stops deciding at once, in every view of it. Its successor shares no state with it.
-func TestInDeleted(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	_, err := b.admin.Namespaces.Create(b.ctx, "alpha")
-	must(t, err)
-	views := []*weir.Limiter{b.In("alpha"), b.In("alpha")}
-	must(t, admin.New(views[0]).Limits.Set(b.ctx, admin.Scope{}, weir.PerMinute("rpm", 1)))
-	for _, v := range views {
-		_, err := v.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
-		must(t, err)
-	}
-	must(t, b.admin.Namespaces.Delete(b.ctx, "alpha"))
-	for _, v := range views {
-		_, err := v.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
-		wantErr(t, err, weir.ErrNotFound)
-	}
-	_, err = b.admin.Namespaces.Recover(b.ctx, "alpha")
-	must(t, err)
-	for _, v := range views {
-		_, err := v.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
-		must(t, err)
-	}
-	must(t, b.admin.Namespaces.Delete(b.ctx, "alpha"))
-	must(t, b.admin.Namespaces.Purge(b.ctx, "alpha"))
-	_, err = b.admin.Namespaces.Create(b.ctx, "alpha")
-	must(t, err)
-	for _, v := range views {
-		_, err := v.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "api"})
-		wantErr(t, err, weir.ErrNoLimits)
-	}
-}
