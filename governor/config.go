@@ -1,6 +1,7 @@
 package governor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -106,15 +107,11 @@ func (c *Config) check() error {
 			wrong("Start", "must be 0 with a Coordinator: budgets start empty")
 		}
 	}
-	if c.Burst == 0 {
-		c.Burst = min(defaultBurst, most)
-	}
+	c.Burst = cmp.Or(c.Burst, min(defaultBurst, most))
 	if c.Burst < time.Millisecond || c.Burst > most {
 		wrong("Burst", "must be from 1ms to %v", most)
 	}
-	if c.Start == 0 {
-		c.Start = min(defaultStart, c.Burst)
-	}
+	c.Start = cmp.Or(c.Start, min(defaultStart, c.Burst))
 	if c.Start < 0 || c.Start > c.Burst {
 		wrong("Start", "must be from 0 to Burst")
 	}

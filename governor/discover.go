@@ -1,6 +1,7 @@
 package governor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,12 +91,8 @@ type warmth struct{ read, write *int64 }
 func limitsOf(
 	p *types.ProvisionedThroughputDescription, d *types.OnDemandThroughput, warm warmth, share float64,
 ) Limits {
-	if p == nil {
-		p = &types.ProvisionedThroughputDescription{}
-	}
-	if d == nil {
-		d = &types.OnDemandThroughput{}
-	}
+	p = cmp.Or(p, &types.ProvisionedThroughputDescription{})
+	d = cmp.Or(d, &types.OnDemandThroughput{})
 	return Limits{
 		ReadUnits:  share * first(onDemandRead, p.ReadCapacityUnits, d.MaxReadRequestUnits, warm.read),
 		WriteUnits: share * first(onDemandWrite, p.WriteCapacityUnits, d.MaxWriteRequestUnits, warm.write),

@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -28,9 +29,7 @@ func (w *recorder) WriteHeader(status int) {
 }
 
 func (w *recorder) answered() {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
+	w.status = cmp.Or(w.status, http.StatusOK)
 }
 
 // Write implements http.ResponseWriter.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -111,9 +112,7 @@ const hurried = 5
 
 // NewMember returns a member that does nothing before [Member.Beat] or [Member.Start].
 func NewMember[G Grants](at Place, protocol Protocol[G]) *Member[G] {
-	if at.Log == nil {
-		at.Log = slog.New(slog.DiscardHandler)
-	}
+	at.Log = cmp.Or(at.Log, slog.New(slog.DiscardHandler))
 	return &Member[G]{Place: at, protocol: protocol, term: term{id: at.ID}, known: protocol.None()}
 }
 

@@ -7,6 +7,7 @@ package dynamodb
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"math/rand/v2"
@@ -149,24 +150,13 @@ func (c *Config) fill() error {
 	case c.MaxBuckets < 0:
 		return bad("MaxBuckets", "must not be negative")
 	}
-	or := func(d *time.Duration, value time.Duration) {
-		if *d == 0 {
-			*d = value
-		}
-	}
-	or(&c.RejectionTTL, 250*time.Millisecond)
-	or(&c.Prefetch.For, 100*time.Millisecond)
-	or(&c.CallTimeout, time.Second)
-	or(&c.WriteTimeout, 2*time.Second)
-	if c.Guard == 0 {
-		c.Guard = 0.01
-	}
-	if c.MaxShards == 0 {
-		c.MaxShards = plan.MaxShards
-	}
-	if c.MaxBuckets == 0 {
-		c.MaxBuckets = 65_536
-	}
+	c.RejectionTTL = cmp.Or(c.RejectionTTL, 250*time.Millisecond)
+	c.Prefetch.For = cmp.Or(c.Prefetch.For, 100*time.Millisecond)
+	c.CallTimeout = cmp.Or(c.CallTimeout, time.Second)
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, 2*time.Second)
+	c.Guard = cmp.Or(c.Guard, 0.01)
+	c.MaxShards = cmp.Or(c.MaxShards, plan.MaxShards)
+	c.MaxBuckets = cmp.Or(c.MaxBuckets, 65_536)
 	return nil
 }
 

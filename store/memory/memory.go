@@ -60,9 +60,7 @@ var (
 
 // New returns an empty store. A nil cfg means all defaults.
 func New(cfg *Config) *Store {
-	if cfg == nil {
-		cfg = &Config{}
-	}
+	cfg = cmp.Or(cfg, &Config{})
 	limit := cfg.MaxBuckets
 	if limit <= 0 {
 		limit = DefaultMaxBuckets

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -251,9 +252,7 @@ func (s *Store) Ledger(retention store.Retention) *Ledger {
 	for _, d := range []struct{ is, otherwise time.Duration }{
 		{retention.Hourly, 7 * day}, {retention.Daily, 90 * day}, {retention.Monthly, -1},
 	} {
-		if d.is == 0 {
-			d.is = d.otherwise
-		}
+		d.is = cmp.Or(d.is, d.otherwise)
 		keep = binary.BigEndian.AppendUint64(keep, math.Float64bits(float64(max(d.is, 0).Milliseconds())))
 	}
 	return &Ledger{s: s, keep: string(keep), swept: make(map[string]time.Time)}

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -55,9 +56,7 @@ func (l *Ledger) Pass(ctx context.Context) (Passed, error) {
 		}
 		now, err := l.pass(ctx, ns, &all)
 		errs = append(errs, err)
-		if began == "" {
-			began = now
-		}
+		began = cmp.Or(began, now)
 	}
 	if began != "" {
 		all.Apart = max(0, time.Duration(layout.Read64(began)-layout.Read64(last))-l.s.cfg.Margin)

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"log/slog"
@@ -33,11 +34,8 @@ type booker struct {
 }
 
 func newBooker(cfg Config) *booker {
-	b := &booker{cfg: cfg, ledger: cfg.Store.Ledger(cfg.Metering), log: cfg.Log}
-	if b.log == nil {
-		b.log = slog.New(slog.DiscardHandler)
-	}
-	return b
+	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	return &booker{cfg: cfg, ledger: cfg.Store.Ledger(cfg.Metering), log: log}
 }
 
 // book books records. It returns the errors of those that were not counted, by index in the batch.

@@ -64,15 +64,9 @@ type Reader struct {
 
 // Run reads until ctx is done, which is not an error. Everything counted by then is kept; the leases are released.
 func (r *Reader) Run(ctx context.Context) error {
-	if r.Poll == 0 {
-		r.Poll = 2 * time.Second
-	}
-	if r.LeaseFor == 0 {
-		r.LeaseFor = max(30*time.Second, 3*r.Poll)
-	}
-	if r.Batch == 0 {
-		r.Batch = 5000
-	}
+	r.Poll = cmp.Or(r.Poll, 2*time.Second)
+	r.LeaseFor = cmp.Or(r.LeaseFor, max(30*time.Second, 3*r.Poll))
+	r.Batch = cmp.Or(r.Batch, 5000)
 	r.owner, r.book, r.mine = rand.Text(), newBooker(r.Config), make(map[string]context.CancelFunc)
 	defer r.wg.Wait()
 	ctx, stop := context.WithCancel(ctx)

@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -77,9 +78,7 @@ func (b *binding) addFlags(cmd *cobra.Command, q any, fields []api.Field, omit [
 			continue
 		}
 		name, letter, _ := strings.Cut(f.Flag, ",")
-		if name == "" {
-			name = strings.ReplaceAll(f.Name, "_", "-")
-		}
+		name = cmp.Or(name, strings.ReplaceAll(f.Name, "_", "-"))
 		v := &value{field: f, q: q}
 		if f.Default != "" {
 			_ = f.Set(q, f.Default)

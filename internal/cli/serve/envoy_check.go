@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,9 +66,7 @@ type targetView struct {
 func printTargets(a *kit.Run, m *envoy.Mapping, q *envoyCheck) error {
 	views := []targetView{}
 	namespace, _ := m.Namespace(q.Domain)
-	if namespace == "" {
-		namespace = a.Namespace
-	}
+	namespace = cmp.Or(namespace, a.Namespace)
 	for _, text := range q.Descriptors {
 		d, err := envoy.ParseDescriptor(text)
 		if err != nil {

@@ -48,9 +48,7 @@ func (c Config) withDefaults() Config {
 	if c.Changed == nil {
 		c.Changed = func() {}
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	return c
 }
 

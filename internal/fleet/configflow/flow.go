@@ -65,9 +65,7 @@ func New(cfg Config) *Flow {
 	cfg.Poll = cmp.Or(cfg.Poll, 5*time.Second)
 	cfg.Spread = cmp.Or(cfg.Spread, 2*cfg.Poll)
 	cfg.Snapshot = cmp.Or(cfg.Snapshot, 5*time.Minute)
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	f := &Flow{
 		cfg: cfg, spaces: make(map[string]*seen), begun: time.Now(), soon: make(chan struct{}, 1),
 		moved: make(chan struct{}, 1),

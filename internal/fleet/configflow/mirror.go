@@ -60,9 +60,7 @@ func NewMirror(cfg MirrorConfig) *Mirror {
 	cfg.Every = cmp.Or(cfg.Every, time.Minute)
 	cfg.Whole = cmp.Or(cfg.Whole, time.Hour)
 	cfg.Source = cmp.Or(cfg.Source, "another store")
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Mirror{cfg: cfg, epochs: make(map[string]mirrored), at: time.Now()}
 }
 

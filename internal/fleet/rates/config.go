@@ -1,6 +1,7 @@
 package rates
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -55,15 +56,9 @@ const (
 )
 
 func (c *Config) check() error {
-	if c.Refresh == 0 {
-		c.Refresh = defaultRefresh
-	}
-	if c.Forget == 0 {
-		c.Forget = max(defaultForget, 8*c.Refresh)
-	}
-	if c.Worker == "" {
-		c.Worker = "worker"
-	}
+	c.Refresh = cmp.Or(c.Refresh, defaultRefresh)
+	c.Forget = cmp.Or(c.Forget, max(defaultForget, 8*c.Refresh))
+	c.Worker = cmp.Or(c.Worker, "worker")
 	switch {
 	case c.Registry == nil:
 		return &ConfigError{"registry", "is required"}

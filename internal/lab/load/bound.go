@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -61,10 +62,7 @@ func most(l weir.Limit, within time.Duration) float64 {
 	if l.Period == 0 || l.Enforce != weir.EnforceOn {
 		return math.Inf(1)
 	}
-	burst := l.Burst
-	if burst == 0 {
-		burst = l.Amount
-	}
+	burst := cmp.Or(l.Burst, l.Amount)
 	return float64(burst) + math.Ceil(float64(l.Amount)*within.Seconds()/l.Period.Seconds())
 }
 

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -29,9 +30,7 @@ type Options struct {
 // Run performs the calls. If the context ends, the run ends, with what was counted and without an error; calls in
 // flight are completed first. An error means that it could not run.
 func Run(ctx context.Context, p *traffic.Plan, target Target, o Options) (*Tally, error) {
-	if o.Parts == 0 {
-		o.Parts = 1
-	}
+	o.Parts = cmp.Or(o.Parts, 1)
 	if o.Part < 0 || o.Part >= o.Parts {
 		return nil, fmt.Errorf("part %d of %d", o.Part, o.Parts)
 	}

@@ -2,6 +2,7 @@ package load
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -173,8 +174,6 @@ func (t *HTTP) send(ctx context.Context, method, path, kind string, body []byte)
 func problem(code int, text []byte) error {
 	var p struct{ Detail, Title string }
 	_ = json.Unmarshal(text, &p) // the responder may not be weir
-	if p.Detail == "" {
-		p.Detail = p.Title
-	}
+	p.Detail = cmp.Or(p.Detail, p.Title)
 	return fmt.Errorf("%d %s: %s", code, http.StatusText(code), p.Detail)
 }

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,9 +78,7 @@ const every = 8192
 // Run decides every line of a log, in order of time, on a limiter whose clock is the log's. Then it searches for the
 // limits that would have admitted more.
 func Run(ctx context.Context, l *Log, cfg Config) (*Report, error) {
-	if cfg.Top == 0 {
-		cfg.Top = 10
-	}
+	cfg.Top = cmp.Or(cfg.Top, 10)
 	if cfg.Progress == nil {
 		cfg.Progress = func(float64) {}
 	}

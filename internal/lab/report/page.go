@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"strconv"
@@ -94,9 +95,7 @@ func (w *page) chart(c *Chart) {
 	if steps == 0 {
 		return
 	}
-	if top == 0 {
-		top = 1
-	}
+	top = cmp.Or(top, 1)
 	x := func(i, of int) float64 {
 		return chartLeft + (chartWidth-chartLeft-12)*float64(i)/float64(max(1, of-1))
 	}

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -87,21 +88,21 @@ func (c *Config) Check() error {
 
 // fill sets defaults.
 func (c *Config) fill() {
-	or(&c.For, time.Minute)
-	or(&c.Processes, 100)
-	or(&c.Begin, c.Processes)
-	or(&c.Rate, 1000)
-	or(&c.Entities, 1)
-	or(&c.Sample, 1)
-	or(&c.Tokens, 1)
-	or(&c.P50, 5*time.Millisecond)
-	or(&c.P99, 3*c.P50)
-	or(&c.Capacity, 1000)
-	or(&c.MaxShards, 64)
-	or(&c.Hold, 250*time.Millisecond)
-	or(&c.Within, time.Second)
-	or(&c.OnUnavailable, Local)
-	or(&c.Heartbeat, 2*time.Second)
+	c.For = cmp.Or(c.For, time.Minute)
+	c.Processes = cmp.Or(c.Processes, 100)
+	c.Begin = cmp.Or(c.Begin, c.Processes)
+	c.Rate = cmp.Or(c.Rate, 1000)
+	c.Entities = cmp.Or(c.Entities, 1)
+	c.Sample = cmp.Or(c.Sample, 1)
+	c.Tokens = cmp.Or(c.Tokens, 1)
+	c.P50 = cmp.Or(c.P50, 5*time.Millisecond)
+	c.P99 = cmp.Or(c.P99, 3*c.P50)
+	c.Capacity = cmp.Or(c.Capacity, 1000)
+	c.MaxShards = cmp.Or(c.MaxShards, 64)
+	c.Hold = cmp.Or(c.Hold, 250*time.Millisecond)
+	c.Within = cmp.Or(c.Within, time.Second)
+	c.OnUnavailable = cmp.Or(c.OnUnavailable, Local)
+	c.Heartbeat = cmp.Or(c.Heartbeat, 2*time.Second)
 	if len(c.Cells) == 0 {
 		c.Cells = []Cell{{1, 1}}
 	}
@@ -192,11 +193,4 @@ func (c *Config) checkParts() error {
 		}
 	}
 	return nil
-}
-
-func or[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }

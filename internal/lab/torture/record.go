@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -98,11 +99,7 @@ func (r *Record) String() string {
 	if r.Lease != "" {
 		fmt.Fprintf(&b, " (%s)", r.Lease)
 	}
-	result := r.Result
-	if result == "" {
-		result = "killed"
-	}
-	fmt.Fprintf(&b, " → %s", result)
+	fmt.Fprintf(&b, " → %s", cmp.Or(r.Result, "killed"))
 	if !r.At.IsZero() {
 		fmt.Fprintf(&b, " at %s", r.At.Format("05.000000000"))
 	}

@@ -10,6 +10,7 @@
 package torture
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -317,10 +318,7 @@ const limiters = 2
 
 // hire starts the workers.
 func (r *run) hire(ctx context.Context) error {
-	n := r.Processes
-	if n == 0 {
-		n = limiters
-	}
+	n := cmp.Or(r.Processes, limiters)
 	r.rep.Limiters, r.rep.Callers = n, n*r.Callers
 	r.failed = make([]float64, n)
 	for i := range n {

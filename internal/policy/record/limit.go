@@ -53,11 +53,7 @@ func DefaultMaxDebt(l *store.Limit) int64 { return 10 * min(l.Burst, clock.MaxBu
 
 // Charge returns a charge of 0 on a limit with these terms.
 func (t Terms) Charge(l *store.Limit) store.Charge {
-	c := store.Charge{Limit: l, MaxDebt: t.MaxDebt, Strict: t.Strict}
-	if c.MaxDebt == 0 {
-		c.MaxDebt = DefaultMaxDebt(l)
-	}
-	return c
+	return store.Charge{Limit: l, MaxDebt: cmp.Or(t.MaxDebt, DefaultMaxDebt(l)), Strict: t.Strict}
 }
 
 // Plain returns a limit of the store in whole tokens.

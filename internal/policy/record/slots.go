@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"time"
@@ -34,9 +35,7 @@ func cutSlots(text string) (count, heal string, ok bool) {
 
 // checkSlots returns the limit of slots with its heal time filled in, and what is wrong with it.
 func (l Limit) checkSlots() (Limit, error) {
-	if l.Heal == 0 {
-		l.Heal = DefaultHeal
-	}
+	l.Heal = cmp.Or(l.Heal, DefaultHeal)
 	for _, f := range []struct {
 		name string
 		has  bool

@@ -57,9 +57,7 @@ type Listener struct {
 
 // Listen returns a listener with bounds. Closing it closes ln.
 func Listen(ln net.Listener, b Bounds) *Listener {
-	if b.Unauthenticated == 0 {
-		b.Unauthenticated = DefaultUnauthenticated
-	}
+	b.Unauthenticated = cmp.Or(b.Unauthenticated, DefaultUnauthenticated)
 	if b.Evicted == nil {
 		b.Evicted = func() {}
 	}

@@ -85,9 +85,7 @@ func (c Config) withDefaults() Config {
 	if c.Held == nil {
 		c.Held = conns.NewBudget(DefaultHeld)
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Refusals == nil {
 		c.Refusals = &auth.Refusals{Log: c.Log}
 	}

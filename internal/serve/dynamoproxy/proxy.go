@@ -3,6 +3,7 @@
 package dynamoproxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -180,9 +181,7 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 		}
 	}
 	at := *p.cfg.Endpoint
-	if at.Path == "" {
-		at.Path = "/"
-	}
+	at.Path = cmp.Or(at.Path, "/")
 	r.Out.URL, r.Out.Host = &at, at.Host
 }
 

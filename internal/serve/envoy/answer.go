@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -250,9 +251,7 @@ func (s *Service) limit(st *weir.LimitStatus) *rlsv3.RateLimitResponse_RateLimit
 	return s.limits.get(k, func() *rlsv3.RateLimitResponse_RateLimit {
 		l := &rlsv3.RateLimitResponse_RateLimit{Name: k.name}
 		amount, period := k.amount, k.period
-		if period == 0 {
-			period = lengths[k.window.Unit()]
-		}
+		period = cmp.Or(period, lengths[k.window.Unit()])
 		if period == 0 { // a balance
 			return l
 		}

@@ -88,9 +88,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Refused == nil {
 		cfg.Refused = func(context.Context, auth.Access) {}
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Service{cfg: cfg, log: ratelog.New(cfg.Log)}, nil
 }
 

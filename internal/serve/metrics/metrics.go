@@ -85,9 +85,7 @@ const maxSpaces = 100
 // New returns metrics that count from now on.
 func New(cfg Config) (*Metrics, error) {
 	cfg.Resources = cmp.Or(cfg.Resources, 100)
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	switch {
 	case cfg.Resources < 0:
 		return nil, &weir.ConfigError{Field: "Config.Resources", Reason: "must not be negative"}

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -186,9 +187,7 @@ func (sp *requestSpan) answered(r *http.Request, status int) {
 	if sp == nil {
 		return
 	}
-	if status == 0 {
-		status = http.StatusOK
-	}
+	status = cmp.Or(status, http.StatusOK)
 	sp.SetName(routeOf(r))
 	sp.SetAttributes(attribute.String("http.request.method", r.Method),
 		attribute.Int("http.response.status_code", status))

@@ -2,6 +2,7 @@ package dynamotest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,10 +152,7 @@ func (e *engine) stop() {
 
 // find returns the engine installed in e2e, in this directory or a parent.
 func find() (string, error) {
-	platform := map[string]string{"amd64": "x64"}[runtime.GOARCH]
-	if platform == "" {
-		platform = runtime.GOARCH
-	}
+	platform := cmp.Or(map[string]string{"amd64": "x64"}[runtime.GOARCH], runtime.GOARCH)
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
