@@ -227,10 +227,3 @@ func (f *Fake) UpdateContinuousBackups(
 ) (*dynamodb.UpdateContinuousBackupsOutput, error) {
 	return call(ctx, f, "UpdateContinuousBackups", in, f.updateContinuousBackups)
 }
-
-// TagResource accepts tags for a table that exists and has no effect.
-func (f *Fake) TagResource(
-	ctx context.Context, in *dynamodb.TagResourceInput, _ ...func(*dynamodb.Options),
-) (*dynamodb.TagResourceOutput, error) {
-	return call(ctx, f, "TagResource", in, f.tagResource)
-}

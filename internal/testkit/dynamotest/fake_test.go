@@ -230,9 +230,6 @@ func TestTables(t *testing.T) {
 				t.Errorf("%T: time to live enabled %v: %v %v", db, enabled, out, err)
 			}
 		}
-		if _, err := db.TagResource(t.Context(), &dynamodb.TagResourceInput{ResourceArn: desc.Table.TableArn, Tags: []types.Tag{{Key: new("k"), Value: new("v")}}}); err != nil {
-			t.Errorf("%T: tag: %v", db, err)
-		}
 		if _, err := db.UpdateContinuousBackups(t.Context(), &dynamodb.UpdateContinuousBackupsInput{
 			TableName: &table, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: new(true)},
 		}); err != nil && !(db == api(engine) && strings.Contains(err.Error(), "UnknownOperationException")) { // the engine does not have the operation

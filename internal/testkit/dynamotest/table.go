@@ -324,10 +324,3 @@ func (f *Fake) updateContinuousBackups(in *dynamodb.UpdateContinuousBackupsInput
 		ContinuousBackupsStatus: types.ContinuousBackupsStatusEnabled,
 	}}, nil
 }
-
-func (f *Fake) tagResource(in *dynamodb.TagResourceInput) (*dynamodb.TagResourceOutput, error) {
-	if _, err := f.table(new(strings.TrimPrefix(aws.ToString(in.ResourceArn), arnPrefix))); err != nil {
-		return nil, err
-	}
-	return &dynamodb.TagResourceOutput{}, nil
-}

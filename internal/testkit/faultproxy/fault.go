@@ -1,7 +1,6 @@
 package faultproxy
 
 import (
-	"cmp"
 	"encoding/json"
 	"maps"
 	"math/rand/v2"
@@ -12,17 +11,18 @@ import (
 type object = map[string]json.RawMessage
 
 const (
-	shapes     = "com.amazonaws.dynamodb.v20120810#"
-	tableARN   = "arn:aws:dynamodb:us-east-1:000000000000:table/"
-	defaultWhy = "TableWriteKeyRangeThroughputExceeded"
+	shapes   = "com.amazonaws.dynamodb.v20120810#"
+	tableARN = "arn:aws:dynamodb:us-east-1:000000000000:table/"
 )
 
 // refusal returns the response sent instead of the engine's.
-func refusal(rule Rule, req *request) (status int, body []byte) {
+func refusal(kind Kind, req *request) (status int, body []byte) {
 	status = http.StatusBadRequest
-	reasons := []map[string]string{{"reason": cmp.Or(rule.Reason, defaultWhy), "resource": tableARN + req.table()}}
+	reasons := []map[string]string{{
+		"reason": "TableWriteKeyRangeThroughputExceeded", "resource": tableARN + req.table(),
+	}}
 	var answer map[string]any
-	switch rule.Kind {
+	switch kind {
 	case InternalError:
 		status = http.StatusInternalServerError
 		answer = map[string]any{"__type": shapes + "InternalServerError", "message": "Internal server error"}
@@ -97,17 +97,8 @@ func (r *request) conflicts(rng *rand.Rand) bool {
 
 // withhold removes some items of a batch from the request, at most all but one, and returns them as unprocessed.
 func (r *request) withhold(rng *rand.Rand) bool {
-	field, list := "UnprocessedKeys", "Keys"
-	switch r.op {
-	case "BatchGetItem":
-	case "BatchWriteItem":
-		field, list = "UnprocessedItems", ""
-	default:
-		return false
-	}
-	var in object
-	var tables object
-	if json.Unmarshal(r.body, &in) != nil || json.Unmarshal(in["RequestItems"], &tables) != nil {
+	var in, tables object
+	if r.op != "BatchGetItem" || json.Unmarshal(r.body, &in) != nil || json.Unmarshal(in["RequestItems"], &tables) != nil {
 		return false
 	}
 	type element struct {
@@ -116,7 +107,7 @@ func (r *request) withhold(rng *rand.Rand) bool {
 	}
 	var all []element
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
-		for _, raw := range elements(tables[name], list) {
+		for _, raw := range keysOf(tables[name]) {
 			all = append(all, element{name, raw})
 		}
 	}
@@ -131,7 +122,7 @@ func (r *request) withhold(rng *rand.Rand) bool {
 		}
 		out := make(object)
 		for name, of := range lists {
-			out[name] = replace(tables[name], list, of)
+			out[name] = withKeys(tables[name], of)
 		}
 		return out
 	}
@@ -144,31 +135,23 @@ func (r *request) withhold(rng *rand.Rand) bool {
 		if err := json.Unmarshal(answer, &out); err != nil {
 			return nil, err
 		}
-		out[field] = encode(kept)
+		out["UnprocessedKeys"] = encode(kept)
 		return encode(out), nil
 	}
 	return true
 }
 
-// elements returns a list of a table's part of a request: the part itself, or one of its fields.
-func elements(table json.RawMessage, field string) []json.RawMessage {
-	if field != "" {
-		var fields object
-		_ = json.Unmarshal(table, &fields) // if this fails, the engine rejects it
-		table = fields[field]
-	}
-	var list []json.RawMessage
-	_ = json.Unmarshal(table, &list)
-	return list
+// keysOf returns the keys of a table's part of a request.
+func keysOf(table json.RawMessage) []json.RawMessage {
+	var in struct{ Keys []json.RawMessage }
+	_ = json.Unmarshal(table, &in) // if this fails, the engine rejects it
+	return in.Keys
 }
 
-// replace returns a table's part of a request with another list.
-func replace(table json.RawMessage, field string, list []json.RawMessage) json.RawMessage {
-	if field == "" {
-		return encode(list)
-	}
+// withKeys returns a table's part of a request with other keys.
+func withKeys(table json.RawMessage, keys []json.RawMessage) json.RawMessage {
 	var fields object
 	_ = json.Unmarshal(table, &fields)
-	fields[field] = encode(list)
+	fields["Keys"] = encode(keys)
 	return encode(fields)
 }

@@ -30,12 +30,12 @@ const (
 	DropAfter Kind = "drop after"
 	// InternalError responds with status 500 instead of the engine.
 	InternalError Kind = "internal error"
-	// Throttling responds with a ThrottlingException with the rule's Reason instead of the engine.
+	// Throttling responds with a ThrottlingException of a key instead of the engine.
 	Throttling Kind = "throttling"
-	// Throughput responds with a ProvisionedThroughputExceededException with the rule's Reason instead of the engine.
+	// Throughput responds with a ProvisionedThroughputExceededException of a key instead of the engine.
 	Throughput Kind = "throughput exceeded"
-	// Unprocessed withholds some keys of a BatchGetItem or some writes of a BatchWriteItem from the engine, at most
-	// all but one, and returns them as unprocessed. Other operations, and batches of one, pass.
+	// Unprocessed withholds some keys of a BatchGetItem from the engine, at most all but one, and returns them as
+	// unprocessed. Other operations, and batches of one, pass.
 	Unprocessed Kind = "unprocessed"
 	// Conflict responds with a TransactionCanceledException because of one item to TransactWriteItems, and with a
 	// TransactionConflictException to a single write. Other operations pass.
@@ -51,8 +51,6 @@ type Rule struct {
 	Kind        Kind
 	// Delay is how long a request is held back. It ends early if the client disconnects.
 	Delay time.Duration
-	// Reason is the reason of a throttle. The default is TableWriteKeyRangeThroughputExceeded.
-	Reason string
 }
 
 // Config configures a [Proxy].
@@ -61,8 +59,6 @@ type Config struct {
 	Seed uint64
 	// Rules are tried in order. The first that hits decides; delays add to it.
 	Rules []Rule
-	// Skew is added to the date of each response.
-	Skew time.Duration
 }
 
 // Proxy is a reverse proxy. It is safe for concurrent use.
@@ -76,7 +72,6 @@ type Proxy struct {
 	mu     sync.Mutex
 	rng    *rand.Rand
 	rules  []Rule
-	skew   time.Duration
 	counts map[Kind]int
 }
 
@@ -86,7 +81,7 @@ func New(t testing.TB, target string, cfg Config) *Proxy {
 	transport := &http.Transport{MaxIdleConnsPerHost: 4096, DisableCompression: true}
 	p := &Proxy{
 		target: target, client: &http.Client{Transport: transport}, rng: rand.New(rand.NewPCG(cfg.Seed, 0)),
-		rules: cfg.Rules, skew: cfg.Skew, counts: make(map[Kind]int),
+		rules: cfg.Rules, counts: make(map[Kind]int),
 	}
 	server := httptest.NewServer(p)
 	p.URL = server.URL
@@ -103,13 +98,6 @@ func (p *Proxy) Set(rules ...Rule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rules = rules
-}
-
-// SetSkew replaces the skew.
-func (p *Proxy) SetSkew(skew time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.skew = skew
 }
 
 // Counts returns how often each kind of fault was injected.
@@ -150,19 +138,17 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		drop()
 		return
 	case InternalError, Throttling, Throughput, Conflict:
-		status, answer := refusal(rule, req)
-		header := make(http.Header)
-		header.Set("Content-Type", "application/x-amz-json-1.0")
-		p.answer(w, status, header, answer)
+		status, body := refusal(rule.Kind, req)
+		answer(w, status, http.Header{"Content-Type": {"application/x-amz-json-1.0"}}, body)
 		return
 	default:
 	}
-	status, header, answer, err := p.forward(r, req)
+	status, header, body, err := p.forward(r, req)
 	switch {
 	case err != nil || rule.Kind == DropAfter:
 		drop()
 	default:
-		p.answer(w, status, header, answer)
+		answer(w, status, header, body)
 	}
 }
 
@@ -217,18 +203,10 @@ func (p *Proxy) forward(r *http.Request, req *request) (status int, header http.
 	return resp.StatusCode, resp.Header, answer, err
 }
 
-// answer sends a response with a matching checksum and date.
-func (p *Proxy) answer(w http.ResponseWriter, status int, header http.Header, body []byte) {
-	date, err := http.ParseTime(header.Get("Date"))
-	if err != nil {
-		date = time.Now()
-	}
-	p.mu.Lock()
-	date = date.Add(p.skew)
-	p.mu.Unlock()
+// answer sends a response with a matching checksum.
+func answer(w http.ResponseWriter, status int, header http.Header, body []byte) {
 	maps.Copy(w.Header(), header)
 	w.Header().Del("Content-Length")
-	w.Header().Set("Date", date.UTC().Format(http.TimeFormat))
 	w.Header().Set("X-Amz-Crc32", fmt.Sprint(crc32.ChecksumIEEE(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // an error means the client is gone
