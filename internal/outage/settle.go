@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"maps"
 	mathrand "math/rand/v2"
 	"slices"
 	"sync"
@@ -161,10 +162,7 @@ func (f *Fallback) answered(debits []store.Debit) {
 func (f *Fallback) settleAll() {
 	o := &f.debts
 	o.mu.Lock()
-	buckets := make([]store.Bucket, 0, len(o.of))
-	for b := range o.of {
-		buckets = append(buckets, b)
-	}
+	buckets := slices.Collect(maps.Keys(o.of))
 	o.mu.Unlock()
 	var next atomic.Int64
 	var all sync.WaitGroup

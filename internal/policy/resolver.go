@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -126,11 +127,7 @@ func (r *Resolver) MaxBuckets(ctx context.Context, id string) (name string, most
 func (r *Resolver) NamespaceIDs() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	ids := make([]string, 0, len(r.states))
-	for id := range r.states {
-		ids = append(ids, id)
-	}
-	return ids
+	return slices.Collect(maps.Keys(r.states))
 }
 
 // misses returns what bounds the lookup of keys, which are of one namespace; nil if nothing does.

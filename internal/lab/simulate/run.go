@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/weirlimits/weir/internal/batch/plan"
@@ -142,12 +143,9 @@ func (s *sim) newCell(i int, share, below float64) *cell {
 
 // down reports whether a cell's table is in an outage.
 func (s *sim) down(c *cell) bool {
-	for _, o := range s.cfg.Outages {
-		if (o.Cell == 0 || o.Cell == c.number+1) && s.now >= int64(o.From) && s.now < int64(o.To) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.cfg.Outages, func(o Outage) bool {
+		return (o.Cell == 0 || o.Cell == c.number+1) && s.now >= int64(o.From) && s.now < int64(o.To)
+	})
 }
 
 // joined returns how many processes exist at a time.

@@ -12,6 +12,7 @@ import (
 	"github.com/weirlimits/weir/internal/manifest"
 	"github.com/weirlimits/weir/internal/manifest/delta"
 	"github.com/weirlimits/weir/internal/manifest/live"
+	"github.com/weirlimits/weir/internal/policy/record"
 )
 
 // Why is why a live record is not as declared.
@@ -114,7 +115,7 @@ const maxLooked = 100
 
 // lastOf returns the last of the latest events about the record of a change, or nil.
 func lastOf(ctx context.Context, lim *weir.Limiter, c *manifest.Change) (*admin.AuditEvent, error) {
-	page, err := admin.New(lim).Audit.List(ctx, admin.AuditQuery{Subject: subject(c)})
+	page, err := admin.New(lim).Audit.List(ctx, admin.AuditQuery{Subject: record.Scope(c.Scope).Subject()})
 	if err != nil {
 		return nil, err
 	}
@@ -133,17 +134,4 @@ func lastOf(ctx context.Context, lim *weir.Limiter, c *manifest.Change) (*admin.
 		}
 	}
 	return nil, nil //nolint:nilnil // it has expired
-}
-
-// subject returns the subject of events about the record of a change.
-func subject(c *manifest.Change) string {
-	switch {
-	case c.Entity != "":
-		return "entity:" + c.Entity
-	case c.Plan != "":
-		return "plan:" + c.Plan
-	case c.Resource != "":
-		return "resource:" + c.Resource
-	}
-	return "system"
 }

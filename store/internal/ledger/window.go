@@ -5,25 +5,18 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/store"
 )
 
 // MinuteOf returns the minute that contains t, counted from the Unix epoch.
-func MinuteOf(t time.Time) int64 { return floor(t.Unix(), 60) }
+func MinuteOf(t time.Time) int64 { return clock.MulDivFloor(t.Unix(), 1, 60) }
 
 // hourOf returns the hour of a minute.
-func hourOf(minute int64) int64 { return floor(minute, 60) }
+func hourOf(minute int64) int64 { return clock.MulDivFloor(minute, 1, 60) }
 
 // timeOfHour returns the start of an hour.
 func timeOfHour(hour int64) time.Time { return time.Unix(hour*3600, 0).UTC() }
-
-func floor(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
-}
 
 // Keep returns how long windows of a type are kept after their end. It is negative if they are kept for ever.
 func Keep(r store.Retention, w store.Window) time.Duration {
