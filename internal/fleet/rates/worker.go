@@ -44,12 +44,13 @@ func (s *share) usable(budget int, now time.Time) int64 {
 
 // Status is the state of a worker.
 type Status struct {
-	Worker  string // its full name
-	Workers int    // workers known to be in the fleet; 0 before the first grants
-	Epoch   uint64 // of the grants that it follows
-	Leads   bool   // it writes the grants
-	Granted bool   // it has a valid share; otherwise it has nothing yet, or its safe share
-	Err     error  // why the last refresh failed; nil if it did not
+	Worker  string    // its full name
+	Workers int       // workers known to be in the fleet; 0 before the first grants
+	Epoch   uint64    // of the grants that it follows
+	Leads   bool      // it writes the grants
+	Granted bool      // it has a valid share; otherwise it has nothing yet, or its safe share
+	Contact time.Time // when it last read the grants
+	Err     error     // why the last refresh failed; nil if it did not
 }
 
 // Join enters a fleet: it writes a first report and reads the grants. The worker has no share until it is granted one.
@@ -124,7 +125,7 @@ func (w *Worker) follow(g *grants, sent time.Time) (lowered bool) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.status.Workers, w.status.Epoch = len(g.Workers), g.Epoch
+	w.status.Contact, w.status.Workers, w.status.Epoch = now, len(g.Workers), g.Epoch
 	if g.Compare(w.share.Version) <= 0 {
 		return false
 	}
