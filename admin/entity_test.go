@@ -232,6 +232,48 @@ func TestEntities(t *testing.T) {
 	wantConfigError(t, err, "max")
 }
 
+// A change of an entity's parent or cascade affects at once which entities are charged.
+func TestCascadeFollowsAtOnce(t *testing.T) {
+	t.Parallel()
+	lim, ctx := memoryLimiter(t), t.Context()
+	must(t, admin.New(lim).Limits.Set(ctx, admin.Scope{Resource: "r"}, weir.PerHour("rph", 10)))
+	charged := func(want ...string) {
+		t.Helper()
+		lease, err := lim.Acquire(ctx, weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"rph": 1}})
+		must(t, err)
+		var got []string
+		for _, s := range lease.Decision().Statuses {
+			got = append(got, s.Entity)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("charged %q, want %q", got, want)
+		}
+	}
+	update := func(id string, u admin.EntityUpdate) {
+		t.Helper()
+		_, err := admin.New(lim).Entities.Update(ctx, id, u)
+		must(t, err)
+	}
+	charged("e") // never created
+	must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "top"}))
+	must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "p", Parent: "top"}))
+	must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "q"}))
+	must(t, admin.New(lim).Entities.Create(ctx, admin.Entity{ID: "e", Parent: "p"}))
+	charged("e")
+	update("e", admin.EntityUpdate{Cascade: new(true)})
+	charged("e", "p")
+	update("p", admin.EntityUpdate{Cascade: new(true)})
+	charged("e", "p", "top")
+	update("e", admin.EntityUpdate{Parent: new("q")})
+	charged("e", "q")
+	update("e", admin.EntityUpdate{Parent: new("")})
+	charged("e")
+	update("e", admin.EntityUpdate{Parent: new("p")})
+	charged("e", "p", "top")
+	must(t, admin.New(lim).Entities.Delete(ctx, "e", admin.DeleteOptions{}))
+	charged("e")
+}
+
 // If several callers create the same ID at once, one succeeds.
 func TestConcurrentCreate(t *testing.T) {
 	t.Parallel()
