@@ -83,6 +83,19 @@ func TestShareChanges(t *testing.T) {
 	})
 }
 
+// During a rollout in steps, an entity outside the percentage has the share of the former rate.
+func TestShareOfFormerRate(t *testing.T) {
+	t.Parallel()
+	limit := weir.PerHour("rph", 40).WithEnforce(1)
+	limit.Former = weir.PerHour("rph", 100).Rate()
+	if limit.EnforcedFor("alice") {
+		t.Fatal("alice is in the percentage")
+	}
+	if n := admitted(t, sharing(t, &fixed{share: policy.Share{Num: 1, Den: 4}}, limit)); n != 25 {
+		t.Errorf("%d are admitted by a quarter of 100", n)
+	}
+}
+
 func TestShareOfRequestsLimits(t *testing.T) {
 	t.Parallel()
 	lim := sharing(t, &fixed{share: policy.Share{Num: 1, Den: 4}}, weir.PerHour("rph", 100))

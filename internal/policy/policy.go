@@ -176,8 +176,8 @@ func shadowsOf(entity string, limits []store.Limit, enforce []record.Enforce) (s
 	return s
 }
 
-// useFormer replaces limits by their former rate, if they have one, for an entity outside their percentage.
-func (t *Target) useFormer(former []store.Limit) {
+// useFormer replaces limits by the share of their former rate, if they have one, for an entity outside a percentage.
+func (t *Target) useFormer(former []store.Limit, sh *Share) {
 	if former == nil || t.Shadow == 0 {
 		return
 	}
@@ -185,7 +185,7 @@ func (t *Target) useFormer(former []store.Limit) {
 	set.Limits = slices.Clone(set.Limits)
 	for i := range former {
 		if t.Shadow.Has(i) && former[i].Name != "" {
-			set.Limits[i] = former[i]
+			set.Limits[i] = sh.Of(former[i])
 			t.Shadow &^= 1 << i
 		}
 	}

@@ -243,7 +243,7 @@ func (r *Resolver) charge(p *Policy, b store.Bucket, cs []candidate) error {
 	t.setEpoch(cs, p.phases)
 	t.Epoch += p.Share.Epoch // neither ever decreases
 	t.Shadow = shadowsOf(b.Entity, from.Limits, from.enforce)
-	t.useFormer(from.former)
+	t.useFormer(from.former, p.Share)
 	if err := p.Share.divides(t.Limits); err != nil {
 		return err
 	}
