@@ -314,9 +314,13 @@ func (q *Quota) second(rest int64) uint32 {
 }
 
 // untilFull returns how long after an instant of the store a limit is full, in nanoseconds; not positive if it is.
+// Slots that are held come back within twice the heal time and 4 s, unless they are renewed.
 func untilFull(l *store.Limit, level int64, at time.Time) int64 {
-	if l == nil {
+	switch {
+	case l == nil || l.IsSlots() && level <= 0:
 		return 0
+	case l.IsSlots():
+		return int64(2*l.Heal + 4*time.Second)
 	}
 	return clock.Sub(l.Params().Full(level), clock.Nanos(at))
 }

@@ -176,6 +176,56 @@ func TestQuota(t *testing.T) {
 	})
 }
 
+// A bucket with a limit of slots is live while some may be held, and not for ever.
+func TestQuotaOfSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st, _, behind := quotaOf(parts.QuotaRules{Most: 1})
+		parallel := store.Slots("parallel", 1000, 16*time.Second)
+		debits := func(entity string, amount int64, hold *store.Hold) []store.Debit {
+			return []store.Debit{{
+				Bucket:  store.Bucket{Namespace: "a", Entity: entity, Resource: "api"},
+				Charges: []store.Charge{{Limit: parallel, Amount: amount, Hold: hold}},
+			}}
+		}
+		take := func(st store.Store, entity string) (*store.Hold, error) {
+			out, err := st.Take(t.Context(), store.Take{Debits: debits(entity, 1000, nil)})
+			if err != nil {
+				return nil, err
+			}
+			return out.Levels[0].Hold, nil
+		}
+		held, err := take(st, "alice")
+		must(t, err)
+		for range 3 {
+			time.Sleep(16 * time.Second)
+			out, err := st.Settle(t.Context(), store.Settle{Debits: debits("alice", 1000, held)})
+			must(t, err)
+			if held = out.Levels[0].Hold; held == nil {
+				t.Fatal("the slot was not renewed")
+			}
+			if _, err := take(st, "bob"); !errors.Is(err, store.ErrBucketQuota) {
+				t.Errorf("beside a bucket of which a slot is held: %v", err)
+			}
+		}
+		time.Sleep(40 * time.Second)
+		_, err = take(st, "bob")
+		must(t, err)
+
+		_, err = take(behind, "elsewhere")
+		must(t, err)
+		_, err = st.Settle(t.Context(), store.Settle{Debits: debits("elsewhere", 1000, nil)})
+		must(t, err)
+		held, err = take(behind, "free")
+		must(t, err)
+		_, err = behind.Settle(t.Context(), store.Settle{Debits: debits("free", -1000, held)})
+		must(t, err)
+		if _, err := take(st, "free"); !errors.Is(err, store.ErrBucketQuota) {
+			t.Errorf("a bucket of which nothing is held: %v", err)
+		}
+	})
+}
+
 // What is set for a namespace applies up to the bound of the process, and from then on that it changes.
 func TestQuotaOfNamespace(t *testing.T) {
 	t.Parallel()
