@@ -15,8 +15,12 @@ import (
 
 const (
 	tallyShards = 16
-	// maxTallies is how many buckets a shard counts individually. It counts further ones under otherEntity.
+	// maxTallies is how many buckets a shard counts individually. It counts as many further ones by their resources, and
+	// the rest by their namespaces: clients may invent names of entities, resources and limits.
 	maxTallies = 4096
+	// maxLimits is how many limits of a bucket are counted individually, and "" for the requests: no bucket has more at a
+	// time.
+	maxLimits = 1 + store.MaxLimits + store.MaxOverrides
 	// tallyEvery is how long counts wait before they are handed to the store.
 	tallyEvery = 5 * time.Second
 	// idleTally is how long a tally without changes is kept.
@@ -25,8 +29,8 @@ const (
 	tallyChunk = 1000
 )
 
-// otherEntity stands for entities that were refused when there was no room to count them individually.
-const otherEntity = "_default_"
+// others stands for the entities, resources or limits for which there was no room to count them individually.
+const others = "_default_"
 
 // tallies counts what only this process sees: refusals, adjustments, degraded decisions. Like a bucket's, the counters
 // only grow under an id, so the store may receive them twice.
@@ -83,15 +87,17 @@ func (t *tallies) count(b store.Bucket, at time.Time, f func(*tally)) {
 	s := &t.shards[maphash.Comparable(t.seed, b)%tallyShards]
 	s.mu.Lock()
 	ta := s.m[b]
+	if ta == nil && len(s.m) >= maxTallies {
+		b.Entity = others
+		ta = s.m[b]
+	}
+	if ta == nil && len(s.m) >= 2*maxTallies {
+		b.Resource = others
+		ta = s.m[b]
+	}
 	if ta == nil {
-		if len(s.m) >= maxTallies {
-			b.Entity = otherEntity
-			ta = s.m[b]
-		}
-		if ta == nil {
-			ta = &tally{id: t.births.Add(1), at: at}
-			s.m[b] = ta
-		}
+		ta = &tally{id: t.births.Add(1), at: at}
+		s.m[b] = ta
 	}
 	if at.Before(ta.at) {
 		at = ta.at
@@ -116,7 +122,12 @@ func (t *tallies) arm() {
 }
 
 func (ta *tally) of(limit string) *store.Figures {
-	i := slices.IndexFunc(ta.counts, func(c store.LimitFigures) bool { return c.Limit == limit })
+	find := func(c store.LimitFigures) bool { return c.Limit == limit }
+	i := slices.IndexFunc(ta.counts, find)
+	if i < 0 && len(ta.counts) >= maxLimits {
+		limit = others
+		i = slices.IndexFunc(ta.counts, find)
+	}
 	if i < 0 {
 		i = len(ta.counts)
 		ta.counts = append(ta.counts, store.LimitFigures{Limit: limit})
