@@ -31,12 +31,8 @@ func (op *operation) settle(s *store.Settle, bs []*Bucket) (out store.Outcome, e
 		}
 	}
 	if s.ID != "" {
-		purged, err := t.settled.of(t.seed, s.ID).add(s.ID, s.Expires, clock.Time(op.now))
-		if err != nil {
+		if err := t.settled.of(t.seed, s.ID).add(s.ID, s.Expires, clock.Time(op.now)); err != nil {
 			return out, err
-		}
-		if purged { // an expired ID must stay expired
-			t.raise(op.now)
 		}
 	}
 	for i, b := range bs {
@@ -220,27 +216,34 @@ type settledIDs struct {
 	mu      sync.Mutex
 	expires map[string]time.Time
 	sweepAt int
+	swept   time.Time // the latest time as of which expired ones were removed
 }
 
 // check returns the error that add would.
 func (s *settledIDs) check(id string, expires, now time.Time) error {
-	if !now.Before(expires) {
-		return store.ErrExpired
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.expires[id]; ok {
+	return s.checkLocked(id, expires, now)
+}
+
+func (s *settledIDs) checkLocked(id string, expires, now time.Time) error {
+	switch _, settled := s.expires[id]; {
+	case !now.Before(expires):
+		return store.ErrExpired
+	case settled:
 		return store.ErrSettled
+	case !s.swept.Before(expires): // it may have been removed since now was read
+		return store.ErrExpired
 	}
 	return nil
 }
 
-// add records an ID, and reports whether it purged expired ones.
-func (s *settledIDs) add(id string, expires, now time.Time) (purged bool, err error) {
+// add records an ID.
+func (s *settledIDs) add(id string, expires, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.expires[id]; ok {
-		return false, store.ErrSettled
+	if err := s.checkLocked(id, expires, now); err != nil {
+		return err
 	}
 	if s.expires == nil {
 		s.expires = make(map[string]time.Time)
@@ -249,11 +252,13 @@ func (s *settledIDs) add(id string, expires, now time.Time) (purged bool, err er
 		for id, e := range s.expires {
 			if !now.Before(e) {
 				delete(s.expires, id)
-				purged = true
 			}
+		}
+		if now.After(s.swept) {
+			s.swept = now
 		}
 		s.sweepAt = max(firstSweep, 2*len(s.expires))
 	}
 	s.expires[id] = expires
-	return purged, nil
+	return nil
 }
