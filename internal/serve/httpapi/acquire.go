@@ -111,7 +111,11 @@ func (s decisions) acquire(w http.ResponseWriter, r *http.Request) error {
 		h.Set("Weir-Degraded", "store-unavailable")
 	}
 	buf.b = append(s.appendAdmitted(buf.b[:0], r, lim, lease, false), '\n')
-	return s.send(w, r, http.StatusOK, buf.b)
+	err = s.send(w, r, http.StatusOK, buf.b)
+	if err != nil && lease.Slots() != nil { // nobody gets the lease by which they are given back
+		decide.TakeBack(r.Context(), lease)
+	}
+	return err
 }
 
 // appendAdmitted appends the answer to an admitted request; if it is brief, without what settles the lease, and without

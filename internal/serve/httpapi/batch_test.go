@@ -172,6 +172,30 @@ func TestBatchLongResults(t *testing.T) {
 	}
 }
 
+// TestLongSlots checks that a request gets no slot if there is no memory for the answer with the lease that would hold it.
+func TestLongSlots(t *testing.T) {
+	t.Parallel()
+	f := setup(t, httpapi.Config{Config: decide.Config{Held: conns.NewBudget(256 << 10)}})
+	entity, resource, limit := f.long(t)
+	scope := admin.Scope{Entity: entity, Resource: resource}
+	if err := admin.New(f.lim).Limits.Set(t.Context(), scope, weir.Limit{Name: "parallel", Slots: 1}); err != nil {
+		t.Fatal(err)
+	}
+	one := `{"entity":"` + entity + `","resource":"` + resource + `","tokens":{"` + limit + `":1}}`
+	for range 2 {
+		f.must(t, 503, "POST", "/v1/acquire", one)
+		av, err := f.lim.Available(t.Context(), entity, resource)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range av.Statuses {
+			if s.Limit == "parallel" && s.Available != 1 || s.Limit == limit && s.Available != 50 {
+				t.Errorf("%d left of %s", s.Available, s.Limit)
+			}
+		}
+	}
+}
+
 // TestBatchLongSlots checks that whoever cannot be told the lease that holds a slot does not get the slot, and that of a batch
 // that is admitted together nobody does.
 func TestBatchLongSlots(t *testing.T) {
