@@ -68,7 +68,10 @@ func (s *limiter) AcquireBatch(
 		return nil, s.fail(ctx, err)
 	}
 	for i, lease := range leases {
-		answer(i, lim, lease, nil)
+		if answer(i, lim, lease, nil); results[i].GetError() != nil { // there is no room for a lease that holds slots
+			decide.TakeBack(ctx, leases...)
+			return nil, s.fail(ctx, decide.ErrOverloaded)
+		}
 	}
 	return out, nil
 }

@@ -181,6 +181,39 @@ func testBatchLongResults(t *testing.T) {
 	}
 }
 
+// TestBatchLongSlots checks that of a batch that is admitted together nobody gets a slot if there is no memory for the leases
+// that would hold them.
+func TestBatchLongSlots(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		const n, slots = 20, 100
+		f := over(t, memory.New(nil), grpcapi.Config{Config: decide.Config{Held: conns.NewBudget(2 << 20)}})
+		entity, resource, limit := f.long(t)
+		scope := admin.Scope{Entity: entity, Resource: resource}
+		if err := admin.New(f.lim).Limits.Set(t.Context(), scope, weir.Limit{Name: "parallel", Slots: slots}); err != nil {
+			t.Fatal(err)
+		}
+		in := &weirv1.AcquireBatchRequest{Atomic: true}
+		for range n {
+			in.Requests = append(in.Requests, &weirv1.AcquireRequest{
+				Entity: entity, Resource: resource, Tokens: map[string]int64{limit: 1},
+			})
+		}
+		if out, err := f.AcquireBatch(t.Context(), in); status.Code(err) != codes.Unavailable {
+			t.Errorf("%d results, %v", len(out.GetResults()), err)
+		}
+		av, err := f.lim.Available(t.Context(), entity, resource)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range av.Statuses {
+			if s.Limit == "parallel" && s.Available != slots || s.Limit == limit && s.Available != 50 {
+				t.Errorf("%d left of %s", s.Available, s.Limit)
+			}
+		}
+	})
+}
+
 // TestBatchCountsForItsToken checks that a batch is counted together with what else its token holds.
 func TestBatchCountsForItsToken(t *testing.T) {
 	t.Parallel()
