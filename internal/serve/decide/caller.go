@@ -22,6 +22,9 @@ type Caller struct {
 	Err       error
 	RefusedBy string
 
+	// Unsent takes back what nobody gets if the answer is not sent; nil: nothing.
+	Unsent func()
+
 	// Conn is the connection. It may be nil.
 	Conn *conns.Conn
 

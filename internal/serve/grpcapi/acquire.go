@@ -40,6 +40,9 @@ func (s *limiter) Acquire(ctx context.Context, in *weirv1.AcquireRequest) (*weir
 	if f != nil {
 		return nil, f
 	}
+	if err == nil && lease.Slots() != nil {
+		c.Unsent = func() { decide.TakeBack(ctx, lease) }
+	}
 	return out, nil
 }
 

@@ -44,6 +44,9 @@ func (s *Server) unary(
 	resp, err = next(ctx, req)
 	c.End() // what it holds from now on is its answer
 	if err == nil && !c.Conn.AddAnswer(ctx, sizeOf(resp)) {
+		if c.Unsent != nil {
+			c.Unsent()
+		}
 		return nil, s.fail(ctx, decide.ErrUnread)
 	}
 	return resp, err

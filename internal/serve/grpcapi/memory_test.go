@@ -135,6 +135,34 @@ func TestLongAnswers(t *testing.T) {
 	}
 }
 
+// TestLongSlots checks that a request gets no slot if there is no memory for the answer with the lease that would hold it.
+func TestLongSlots(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		f := over(t, memory.New(nil), grpcapi.Config{Config: decide.Config{Held: conns.NewBudget(256 << 10)}})
+		entity, resource, limit := f.long(t)
+		scope := admin.Scope{Entity: entity, Resource: resource}
+		if err := admin.New(f.lim).Limits.Set(t.Context(), scope, weir.Limit{Name: "parallel", Slots: 1}); err != nil {
+			t.Fatal(err)
+		}
+		in := &weirv1.AcquireRequest{Entity: entity, Resource: resource, Tokens: map[string]int64{limit: 1}}
+		for range 2 {
+			if _, err := f.Acquire(t.Context(), in); status.Code(err) != codes.Unavailable {
+				t.Fatalf("got %v", err)
+			}
+			av, err := f.lim.Available(t.Context(), entity, resource)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range av.Statuses {
+				if s.Limit == "parallel" && s.Available != 1 || s.Limit == limit && s.Available != 50 {
+					t.Errorf("%d left of %s", s.Available, s.Limit)
+				}
+			}
+		}
+	})
+}
+
 // TestBatchLongResults checks that the results of a batch hold no more than the budget, however many limits each request has:
 // those for which there is no room are brief, and still right.
 func TestBatchLongResults(t *testing.T) {
