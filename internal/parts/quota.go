@@ -317,7 +317,7 @@ func (q *Quota) second(rest int64) uint32 {
 // Slots that are held come back within twice the heal time and 4 s, unless they are renewed.
 func untilFull(l *store.Limit, level int64, at time.Time) int64 {
 	switch {
-	case l == nil || l.IsSlots() && level <= 0:
+	case l == nil || l.IsSlots() && level <= 0 || l.IsBalance() && level == 0:
 		return 0
 	case l.IsSlots():
 		return int64(2*l.Heal + 4*time.Second)
