@@ -242,33 +242,33 @@ func (le *Lease) end(ctx context.Context, as error, amount func(string, store.Ch
 	return err
 }
 
-// settle changes what the lease holds.
-func (le *Lease) settle(ctx context.Context, debits []store.Debit) (store.Outcome, error) {
-	if le.degraded != nil {
-		defer le.lim.queues.Returned(debits)
-		var err error
-		if taken := held.Change(debits, held.Taken); len(taken) > 0 {
-			_, err = le.lim.store.Settle(context.WithoutCancel(ctx), store.Settle{Debits: taken})
-		}
-		return le.lim.outage.Settle(debits, le.since, le.degraded.elsewhere), err
-	}
+// settle changes what the lease holds. Of what was spent without the store, only slots can be in the store.
+func (le *Lease) settle(ctx context.Context, debits []store.Debit) (out store.Outcome, err error) {
+	defer le.lim.queues.Returned(debits)
 	s := store.Settle{Debits: debits, Since: le.since}
+	if le.degraded != nil {
+		s.Debits = held.Change(debits, held.Taken)
+	}
 	if le.token != nil {
 		s.ID, s.Expires = le.token.change(), le.token.expires
 	}
-	out, err := le.lim.store.Settle(context.WithoutCancel(ctx), s)
+	if le.degraded == nil || len(s.Debits) > 0 {
+		out, err = le.lim.store.Settle(context.WithoutCancel(ctx), s)
+		if err == nil && le.token != nil {
+			// Only now: while it is unknown whether the change was made, keeping the number prevents both a holder of the
+			// old state and one that continues from here from giving the same tokens back.
+			le.token.seq++
+		}
+	}
 	if errors.Is(err, store.ErrOverflow) {
 		err = configErr("tokens", "%v", err)
 	}
-	if err == nil && le.token != nil {
-		// Only now: while it is unknown whether the change was made, keeping the number prevents both a holder of the
-		// old state and one that continues from here from giving the same tokens back.
-		le.token.seq++
-	}
-	if err == nil {
+	switch {
+	case le.degraded != nil && !tokenUsedElsewhere(err):
+		out = le.lim.outage.Settle(debits, le.since, le.degraded.elsewhere)
+	case err == nil:
 		le.lim.outage.Warm(debits, &out)
 	}
-	le.lim.queues.Returned(debits)
 	return out, err
 }
 

@@ -338,6 +338,41 @@ func TestSlotsLocalShareLeft(t *testing.T) {
 	})
 }
 
+// TestSlotsLocalShareToken checks that slots that a lease has taken again after an outage are given back only once,
+// whoever has its token.
+func TestSlotsLocalShareToken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lims, lines := fleet(t, 3, weir.OnUnavailableLocal, "parallel:11slots")
+		ctx := t.Context()
+		other, err := lims[0].Acquire(ctx, alice)
+		must(t, err)
+		lines[0].freeze(true)
+		lease, err := lims[0].Acquire(ctx, alice)
+		must(t, err)
+		lines[0].freeze(false)
+		time.Sleep(5 * time.Second)
+		token := lease.Token("one", time.Now().Add(time.Hour))
+		if !token.Local || token.Charges[0].Hold == nil {
+			t.Fatalf("%+v", token)
+		}
+		for i, want := range []error{nil, weir.ErrSettled} {
+			le, err := lims[1+i].LeaseFromToken(ctx, token)
+			must(t, err)
+			if err := le.Close(ctx); !errors.Is(err, want) {
+				t.Errorf("close %d: %v, want %v", i, err, want)
+			}
+		}
+		can, err := lims[1].Available(ctx, "alice", "api")
+		must(t, err)
+		if got := can.Statuses[0].Available; got != 10 {
+			t.Errorf("%d are available while one is held", got)
+		}
+		must(t, other.Close(ctx))
+		closeAll(t, lims)
+	})
+}
+
 // TestSlotsLate answers 1 % of takes after the deadline: 100 requests a second, of which each holds a slot for 100 ms,
 // so that 10 of 20 are in use.
 func TestSlotsLate(t *testing.T) {
