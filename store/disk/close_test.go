@@ -16,6 +16,26 @@ import (
 	"github.com/weirlimits/weir/store/disk"
 )
 
+// TestReopenAfterID checks that a clean close keeps an id, in any mode, also if its settle is the only change and has
+// found no bucket.
+func TestReopenAfterID(t *testing.T) {
+	t.Parallel()
+	for _, mode := range disk.Modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			r := setup(t, mode)
+			r.close(r.open())
+			for _, want := range []error{nil, store.ErrSettled} {
+				s := r.open()
+				if err := r.settle(s, "one", debit(alice, still("rpm", 100), -2)); !errors.Is(err, want) {
+					t.Fatalf("got %v, want %v", err, want)
+				}
+				r.close(s)
+			}
+		})
+	}
+}
+
 // TestReopen checks that a clean close loses nothing, in any mode.
 func TestReopen(t *testing.T) {
 	t.Parallel()

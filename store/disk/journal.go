@@ -242,6 +242,7 @@ func (j *journal) forgotten(b *inmem.Bucket) inmem.Ticket {
 // Once implements [inmem.Journal].
 func (j *journal) Once(id string, expires time.Time, bs []*inmem.Bucket) inmem.Ticket {
 	if j.mode == Off {
+		j.touched.Store(true)
 		return nil // Close gets the ids from the table
 	}
 	there := slices.DeleteFunc(slices.Clone(bs), func(b *inmem.Bucket) bool { return b == nil })
