@@ -53,8 +53,9 @@ func Merge(requests [][]store.Debit) Merged {
 				j := slices.IndexFunc(to.Charges, func(o store.Charge) bool { return *o.Limit == *c.Limit })
 				if j < 0 {
 					j = len(to.Charges)
-					to.Charges = append(to.Charges, store.Charge{Limit: c.Limit, Shadow: c.Shadow})
+					to.Charges = append(to.Charges, store.Charge{Limit: c.Limit, Shadow: c.Shadow, Force: true})
 				}
+				to.Charges[j].Force = to.Charges[j].Force && c.Force
 				to.Charges[j].Amount = min(to.Charges[j].Amount+c.Amount, 2*clock.MaxBurst) // the sum must not overflow
 				places = append(places, place{at, j})
 			}

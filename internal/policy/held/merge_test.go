@@ -47,6 +47,20 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// TestMergeSlots checks that a full limit of slots refuses merged requests only if one of them takes some.
+func TestMergeSlots(t *testing.T) {
+	t.Parallel()
+	parallel := *store.Slots("parallel", 1000, time.Minute)
+	none := requestOn(1, "a", 0, parallel)
+	none[0].Charges[0].Force = true
+	for _, with := range [][]store.Debit{none, requestOn(1, "a", 1000, parallel)} {
+		m := held.Merge([][]store.Debit{none, with})
+		if c := m.Debits[0].Charges[0]; c.Force != with[0].Charges[0].Force || c.Amount != with[0].Charges[0].Amount {
+			t.Errorf("%d, forced %v", c.Amount, c.Force)
+		}
+	}
+}
+
 // TestMergeMany merges as many buckets as a batch may name, each of two requests.
 func TestMergeMany(t *testing.T) {
 	t.Parallel()
