@@ -3,8 +3,8 @@ package disk
 import (
 	bolt "go.etcd.io/bbolt"
 
-	"github.com/weirlimits/weir/internal/varint"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/varint"
 )
 
 // NoSync makes a store leave syncing its file to the system, for tests that do not simulate a power cut.

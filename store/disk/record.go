@@ -11,9 +11,9 @@ import (
 
 	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/clock/calendar"
-	"github.com/weirlimits/weir/internal/varint"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/internal/inmem"
+	"github.com/weirlimits/weir/store/internal/varint"
 )
 
 // Buckets of the file, in bbolt's sense. See docs/format/disk.md.

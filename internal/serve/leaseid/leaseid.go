@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
-	"github.com/weirlimits/weir/internal/varint"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -177,7 +176,7 @@ func appendLease(b []byte, l *Lease) []byte {
 	b = binary.AppendVarint(b, h.Expires.UnixMilli())
 	b = binary.AppendUvarint(b, uint64(h.Seq))
 	for _, s := range []string{h.ID, l.Namespace, h.Namespace, h.Entity, h.Resource} {
-		b = varint.AppendText(b, s)
+		b = appendText(b, s)
 	}
 	b = binary.AppendUvarint(b, uint64(len(h.Charges)))
 	entity, resource := h.Entity, ""
@@ -207,16 +206,16 @@ func appendCharge(b []byte, h *weir.LeaseToken, c *weir.TokenCharge, entity, res
 	}
 	b = append(b, flags)
 	if flags&flagEntity != 0 {
-		b = varint.AppendText(b, c.Entity)
+		b = appendText(b, c.Entity)
 	}
 	if flags&flagResource != 0 {
-		b = varint.AppendText(b, c.Resource)
+		b = appendText(b, c.Resource)
 	}
-	b = varint.AppendText(b, c.Limit.Name)
+	b = appendText(b, c.Limit.Name)
 	b = binary.AppendVarint(b, c.Limit.Amount)
 	b = binary.AppendVarint(b, int64(c.Limit.Period))
 	if c.Limit.Period == 0 { // a quota, or a balance, which has no window
-		b = varint.AppendText(b, c.Limit.Window.String())
+		b = appendText(b, c.Limit.Window.String())
 	}
 	b = binary.AppendVarint(b, c.Limit.Burst)
 	b = binary.AppendVarint(b, c.Tokens)
@@ -252,36 +251,36 @@ func appendSlots(b []byte, c *weir.TokenCharge) []byte {
 	return b
 }
 
-// readSlots reads what a charge has of slots.
-func readSlots(r *varint.Reader, c *weir.TokenCharge) {
-	what := r.Byte()
+// slots reads what a charge has of slots.
+func (r *reader) slots(c *weir.TokenCharge) {
+	what := r.byte()
 	if what&hasSlots != 0 {
 		c.Limit.Balance = false // nor is it a rate or a quota
-		c.Limit.Slots, c.Limit.Heal = r.Varint(), time.Duration(r.Varint())
+		c.Limit.Slots, c.Limit.Heal = r.varint(), time.Duration(r.varint())
 	}
 	if what&hasHold != 0 {
-		c.Hold = &store.Hold{Birth: r.Uvarint(), End: time.Unix(0, r.Varint()).UTC(), Valid: time.Duration(r.Varint())}
+		c.Hold = &store.Hold{Birth: r.uvarint(), End: time.Unix(0, r.varint()).UTC(), Valid: time.Duration(r.varint())}
 	}
 }
 
 func parse(payload []byte) (*Lease, bool) {
-	r := &varint.Reader{Rest: payload}
-	v := r.Byte()
+	r := reader{rest: payload}
+	v := r.byte()
 	if v < version || v > versionHeld {
 		return nil, false
 	}
 	l := &Lease{}
 	h := &l.Held
-	h.Expires = time.UnixMilli(r.Varint()).UTC()
-	h.Seq = int(r.Uvarint())
+	h.Expires = time.UnixMilli(r.varint()).UTC()
+	h.Seq = int(r.uvarint())
 	for _, s := range []*string{&h.ID, &l.Namespace, &h.Namespace, &h.Entity, &h.Resource} {
-		*s = r.Text()
+		*s = r.text()
 	}
 	last := weir.TokenCharge{Entity: h.Entity}
-	for range r.Count() {
-		c := readCharge(r, h, last.Entity, last.Resource)
+	for range r.count() {
+		c := r.charge(h, last.Entity, last.Resource)
 		if v == versionHeld {
-			readSlots(r, &c)
+			r.slots(&c)
 		}
 		if h.Charges = append(h.Charges, c); v != version {
 			last = c
@@ -289,37 +288,97 @@ func parse(payload []byte) (*Lease, bool) {
 			return nil, false
 		}
 	}
-	return l, r.Done() && h.Seq >= 0
+	return l, !r.failed && len(r.rest) == 0 && h.Seq >= 0
 }
 
-// readCharge reads a charge, of this entity and on this resource unless it names others.
-func readCharge(r *varint.Reader, h *weir.LeaseToken, entity, resource string) weir.TokenCharge {
+// charge reads a charge, of this entity and on this resource unless it names others.
+func (r *reader) charge(h *weir.LeaseToken, entity, resource string) weir.TokenCharge {
 	c := weir.TokenCharge{Entity: entity, Resource: resource}
-	flags := r.Byte()
+	flags := r.byte()
 	c.Override, c.LeftOut = flags&flagOverride != 0, flags&flagLeftOut != 0
 	h.Local = h.Local || flags&flagLocal != 0
 	if flags&flagEntity != 0 {
-		c.Entity = r.Text()
+		c.Entity = r.text()
 	}
 	if flags&flagResource != 0 {
-		c.Resource = r.Text()
+		c.Resource = r.text()
 	}
-	c.Limit = weir.Limit{Name: r.Text(), Amount: r.Varint(), Period: time.Duration(r.Varint())}
+	c.Limit = weir.Limit{Name: r.text(), Amount: r.varint(), Period: time.Duration(r.varint())}
 	if c.Limit.Period == 0 {
-		text := r.Text()
+		text := r.text()
 		c.Limit.Balance = text == ""
-		r.Failed = r.Failed || c.Limit.Window.UnmarshalText([]byte(text)) != nil
+		r.failed = r.failed || c.Limit.Window.UnmarshalText([]byte(text)) != nil
 	}
-	c.Limit.Burst = r.Varint()
-	c.Tokens = r.Varint()
+	c.Limit.Burst = r.varint()
+	c.Tokens = r.varint()
 	if flags&flagMaxDebt != 0 {
-		c.Limit.MaxDebt = r.Varint()
+		c.Limit.MaxDebt = r.varint()
 	}
 	if c.Limit.Strict = flags&flagStrict != 0; c.Limit.Strict {
-		h.Since, c.Epoch = time.Unix(0, r.Varint()).UTC(), r.Uvarint()
+		h.Since, c.Epoch = time.Unix(0, r.varint()).UTC(), r.uvarint()
 	}
 	if flags&flagOver != 0 {
-		c.Over = r.Varint()
+		c.Over = r.varint()
 	}
 	return c
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// reader reads rest from its beginning. After an error, failed is set, nothing is left, and every read returns zero.
+type reader struct {
+	rest   []byte
+	failed bool
+}
+
+// take returns the next n bytes, or nil if there are fewer.
+func (r *reader) take(n uint64) []byte {
+	if r.failed = r.failed || n > uint64(len(r.rest)); r.failed {
+		r.rest = nil
+		return nil
+	}
+	b := r.rest[:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+func (r *reader) byte() byte {
+	if b := r.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (r *reader) text() string { return string(r.take(r.uvarint())) }
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	r.skip(n)
+	return v
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.rest)
+	r.skip(n)
+	return v
+}
+
+// skip skips the bytes of a number; n < 1 means that there is none.
+func (r *reader) skip(n int) {
+	if r.failed = r.failed || n < 1; r.failed {
+		r.rest = nil
+		return
+	}
+	r.rest = r.rest[n:]
+}
+
+// count reads the number of elements that follow, each of at least one byte.
+func (r *reader) count() uint64 {
+	n := r.uvarint()
+	if r.failed = r.failed || n > uint64(len(r.rest)); r.failed {
+		return 0
+	}
+	return n
 }

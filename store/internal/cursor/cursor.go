@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimits/weir/internal/varint"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/varint"
 )
 
 const markSize = 8

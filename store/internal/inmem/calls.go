@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/weirlimits/weir/internal/clock"
-	"github.com/weirlimits/weir/internal/varint"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/varint"
 )
 
 // Take decides a take in memory. Wait for the tickets before answering.

@@ -6,8 +6,8 @@ import (
 	"sync"
 
 	"github.com/weirlimits/weir/internal/clock"
-	"github.com/weirlimits/weir/internal/varint"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/varint"
 )
 
 // credits remembers which credits were applied, by their marks. The lock of the bucket guards each of them.

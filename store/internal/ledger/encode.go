@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"github.com/weirlimits/weir/internal/varint"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/varint"
 )
 
 // errDecode reports damaged bytes.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirlimits/weir/internal/varint"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/varint"
 )
 
 // Tx is one atomic operation on ordered keys. Results of Get and of a cursor are valid until the next change.

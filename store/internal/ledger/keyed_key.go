@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weirlimits/weir/internal/varint"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/varint"
 )
 
 // The keys of a book, which order bytewise, made of parts as [varint.AppendParts] appends them.

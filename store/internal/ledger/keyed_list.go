@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"cmp"
 
-	"github.com/weirlimits/weir/internal/varint"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/internal/cursor"
+	"github.com/weirlimits/weir/store/internal/varint"
 )
 
 // List returns a page of windows.

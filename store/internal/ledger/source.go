@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/weirlimits/weir/internal/varint"
 	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/internal/varint"
 )
 
 // Source holds what was seen of one item, whose births follow one another but have IDs without order. The zero value

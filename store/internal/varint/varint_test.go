@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/weirlimits/weir/internal/varint"
+	"github.com/weirlimits/weir/store/internal/varint"
 )
 
 // Everything that is written can be read again, and no truncated text is accepted.
