@@ -255,8 +255,8 @@ func (le *Lease) settle(ctx context.Context, debits []store.Debit) (out store.Ou
 	if le.degraded == nil || len(s.Debits) > 0 {
 		out, err = le.lim.store.Settle(context.WithoutCancel(ctx), s)
 		if err == nil && le.token != nil {
-			// Only now: while it is unknown whether the change was made, keeping the number prevents both a holder of the
-			// old state and one that continues from here from giving the same tokens back.
+			// Only now: while it is unknown whether the change was made, keeping the number prevents both a holder of
+			// the old state and one that continues from here from giving the same tokens back.
 			le.token.seq++
 		}
 	}

@@ -15,11 +15,11 @@ import (
 
 const (
 	tallyShards = 16
-	// maxTallies is how many buckets a shard counts individually. It counts as many further ones by their resources, and
-	// the rest by their namespaces: clients may invent names of entities, resources and limits.
+	// maxTallies is how many buckets a shard counts individually. It counts as many further ones by their resources,
+	// and the rest by their namespaces: clients may invent names of entities, resources and limits.
 	maxTallies = 4096
-	// maxLimits is how many limits of a bucket are counted individually, and "" for the requests: no bucket has more at a
-	// time.
+	// maxLimits is how many limits of a bucket are counted individually, and "" for the requests: no bucket has more at
+	// a time.
 	maxLimits = 1 + store.MaxLimits + store.MaxOverrides
 	// tallyEvery is how long counts wait before they are handed to the store.
 	tallyEvery = 5 * time.Second

@@ -229,16 +229,19 @@ func TestQuotaOfSlots(t *testing.T) {
 // A bucket with nothing but an empty balance is not live: nobody who has no credits takes the place of others.
 func TestQuotaOfBalances(t *testing.T) {
 	t.Parallel()
-	st, _, _ := quotaOf(parts.QuotaRules{Most: 1})
-	for i := range 3 {
-		d := debit("a", fmt.Sprint("invented", i), 1)
-		d.Charges[0].Limit = store.Balance("credits")
-		if out, err := st.Take(t.Context(), store.Take{Debits: []store.Debit{d}}); err != nil || out.Allowed {
-			t.Fatalf("without credits: %v, %v", out.Allowed, err)
+	synctest.Test(t, func(t *testing.T) {
+		st, _, _ := quotaOf(parts.QuotaRules{Most: 1})
+		for i := range 3 {
+			d := debit("a", fmt.Sprint("invented", i), 1)
+			d.Charges[0].Limit = store.Balance("credits")
+			if out, err := st.Take(t.Context(), store.Take{Debits: []store.Debit{d}}); err != nil || out.Allowed {
+				t.Fatalf("without credits: %v, %v", out.Allowed, err)
+			}
+			time.Sleep(2 * time.Second) // full buckets are looked for once a second
 		}
-	}
-	_, err := st.Take(t.Context(), store.Take{Debits: []store.Debit{debit("a", "alice", 1)}})
-	must(t, err)
+		_, err := st.Take(t.Context(), store.Take{Debits: []store.Debit{debit("a", "alice", 1)}})
+		must(t, err)
+	})
 }
 
 // What is set for a namespace applies up to the bound of the process, and from then on that it changes.

@@ -98,7 +98,8 @@ func (r *request) conflicts(rng *rand.Rand) bool {
 // withhold removes some items of a batch from the request, at most all but one, and returns them as unprocessed.
 func (r *request) withhold(rng *rand.Rand) bool {
 	var in, tables object
-	if r.op != "BatchGetItem" || json.Unmarshal(r.body, &in) != nil || json.Unmarshal(in["RequestItems"], &tables) != nil {
+	if r.op != "BatchGetItem" || json.Unmarshal(r.body, &in) != nil ||
+		json.Unmarshal(in["RequestItems"], &tables) != nil {
 		return false
 	}
 	type element struct {
