@@ -99,22 +99,34 @@ func (q *Queues[S]) Refused(w *Waiter, entity string, seen S) bool {
 // Ahead returns what was last seen of the limits that the waiter waits for, and when; nil if nothing was. It also
 // returns what it needs itself, in tokens, and what all waiters of the queue up to it need, in millitokens.
 func (q *Queues[S]) Ahead(w *Waiter) (seen *S, at time.Time, own, need map[string]int64) {
+	seen, at, ahead := q.upTo(w)
+	if seen == nil {
+		return nil, at, nil, nil
+	}
+	need = make(map[string]int64)
+	for _, o := range ahead { // without the lock: it is that of all buckets, and they may be many
+		for name, n := range o.tokens {
+			need[name] = min(need[name]+n*1000, 1<<62)
+		}
+	}
+	return seen, at, w.tokens, need
+}
+
+// upTo returns what was last seen of the limits that the waiter waits for, and the waiters of its queue up to it.
+func (q *Queues[S]) upTo(w *Waiter) (seen *S, at time.Time, ahead []*Waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	qu := q.by[w.in]
 	if qu == nil || qu.seen == nil {
-		return nil, at, nil, nil
+		return nil, at, nil
 	}
-	need = make(map[string]int64)
-	for _, o := range qu.waiters {
-		for name, n := range o.tokens {
-			need[name] = min(need[name]+n*1000, 1<<62)
-		}
-		if o == w {
-			break
-		}
-	}
-	return qu.seen, qu.at, w.tokens, need
+	n, _ := qu.find(w)
+	return qu.seen, qu.at, slices.Clone(qu.waiters[:n+1])
+}
+
+// find returns where the waiter is, or would be.
+func (qu *queue[S]) find(w *Waiter) (at int, found bool) {
+	return slices.BinarySearchFunc(qu.waiters, w, func(a, b *Waiter) int { return cmp.Compare(a.ticket, b.ticket) })
 }
 
 // Returned wakes the first waiter of each place to which tokens were given back.
@@ -168,7 +180,7 @@ func (q *Queues[S]) move(w *Waiter, to place) {
 		q.by[to] = qu
 	}
 	q.some.Store(true)
-	at, _ := slices.BinarySearchFunc(qu.waiters, w, func(a, b *Waiter) int { return cmp.Compare(a.ticket, b.ticket) })
+	at, _ := qu.find(w)
 	qu.waiters = slices.Insert(qu.waiters, at, w)
 	w.in = to
 }
@@ -179,7 +191,7 @@ func (q *Queues[S]) remove(w *Waiter) {
 	if qu == nil {
 		return
 	}
-	at := slices.Index(qu.waiters, w)
+	at, _ := qu.find(w)
 	qu.waiters = slices.Delete(qu.waiters, at, at+1)
 	if len(qu.waiters) == 0 {
 		delete(q.by, w.in)
