@@ -1,6 +1,7 @@
 package configflow_test
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,6 +76,45 @@ func TestPollRegistry(t *testing.T) {
 		time.Sleep(period)
 		if err := take(); err == nil {
 			t.Error("a namespace that was deleted still decides")
+		}
+	})
+}
+
+// A poll covers 99 namespaces; of more, each has its turn.
+func TestPollTakesTurns(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T) {
+		r := newRemote(t)
+		a, b := r.start(t, ""), r.start(t, "")
+		var here, there []*decider
+		for i := range 500 {
+			name := fmt.Sprint("tenant", i)
+			if _, err := admin.New(a.Limiter).Namespaces.Create(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+			here = append(here, &decider{Limiter: a.In(name), t: t})
+			there = append(there, &decider{Limiter: b.In(name), t: t})
+			here[i].set("", 10)
+			there[i].want("alice", 10, "first")
+		}
+		time.Sleep(6*time.Second + period)
+		for i := range here {
+			there[i].want("alice", 10, "after the first polls")
+			here[i].set("", 20)
+		}
+		time.Sleep(period)
+		behind := 0
+		for i := range there {
+			if there[i].burst("alice") == 10 {
+				behind++
+			}
+		}
+		if behind == 0 {
+			t.Error("no namespace had to wait")
+		}
+		time.Sleep(6 * time.Second) // the sixth poll is over, and what it found has been spread
+		for i := range there {
+			there[i].want("alice", 20, "after six polls")
 		}
 	})
 }
