@@ -77,7 +77,7 @@ test-all: test-race test-nested test-lambda test-dist test-browser test-envoy te
 SHARE ?= $(shell expr $$(git rev-list --count HEAD) % 12 + 1)/12
 
 .PHONY: test-race
-test-race: race $(ENGINE) $(PYTHON) ## Test every package, briefly, with the race detector and all engines, then the torture tests
+test-race: race $(ENGINE) $(PYTHON) ## Test what runs concurrently, briefly, with the race detector and all engines, then the torture tests
 	@$(GO) test $(RACE) -short -vet=off -timeout $(TIMEOUT) -skip '$(TORTURE)' $(LENGTHY) $(CONCURRENT)
 	$(GO) test $(RACE) -timeout $(TIMEOUT) -parallel 4 -v -run '$(TORTURE)' ./store/... # -v prints the seeds
 
@@ -174,7 +174,7 @@ test-long: race ## Run the torture tests for LONG=1h
 LONG    ?= 1h
 TORTURE ?= Torture
 LENGTHY := ./store/dynamodb ./store/disk ./internal/cli # started first, so that others run beside them
-# The packages that start goroutines or synchronize, in their code or tests. In others, there is nothing to race with.
+# The packages that start goroutines or synchronize, in their code or tests. In others, the race detector finds nothing.
 CONCURRENT = $(filter-out ./bench/% ./e2e/% ./tools/%,$(sort $(dir $(shell \
 	grep -rlE --include='*.go' '^[[:space:]]*go [[:alpha:]]|sync\.|atomic\.|errgroup|<-' .))))
 

@@ -55,8 +55,8 @@ type Config struct {
 	// MaxShards is the number of items into which a bucket may be split if it is written more often than one item can
 	// be: a power of two, at most 64. 1: never split. Defaults to 64.
 	MaxShards int
-	// MaxBuckets is the number of buckets whose state the process remembers, each of a limit in some 3 KiB. Defaults
-	// to 65,536.
+	// MaxBuckets is the number of buckets whose state the process remembers. One with a single limit takes some 3 KiB,
+	// with the records that are cached for it. Defaults to 65,536.
 	MaxBuckets int
 
 	// CallTimeout bounds one call. Defaults to 1 s.
