@@ -232,7 +232,7 @@ func (d *decision) without(items []item, cause error) error {
 		case OnUnavailableAllow:
 			it.admit(l, cause)
 		case OnUnavailableLocal:
-			sharing = true
+			sharing, denied = true, denied || l.outage == nil // a store that never waits has no shares
 			err := checkShare(&it.req, it.policy, cause)
 			if err == nil {
 				err = mistake(it.policy, it.prepare(l), cause)

@@ -179,6 +179,21 @@ func TestNoShare(t *testing.T) {
 	})
 }
 
+// A store that never waits keeps no shares of the cell's share: once that has expired, local admits nothing.
+func TestOldShareLocally(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixed{share: policy.Share{Num: 1, Den: 1, Until: time.Now().Add(3 * time.Second)}}
+		lim := sharing(t, f, weir.PerHour("rph", 100))
+		defer lim.Close()
+		time.Sleep(3 * time.Second)
+		req := weir.Request{Entity: "e", Resource: "r", Tokens: weir.Tokens{"rph": 1}, OnUnavailable: weir.OnUnavailableLocal}
+		if _, err := lim.Acquire(t.Context(), req); !errors.Is(err, weir.ErrUnavailable) {
+			t.Errorf("with an old share: %v", err)
+		}
+	})
+}
+
 // A process that is paused after reading its share, and resumes when other cells already use that share, admits nothing.
 func TestShareStopped(t *testing.T) {
 	t.Parallel()
