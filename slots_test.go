@@ -171,6 +171,21 @@ func TestSlotsNeedLease(t *testing.T) {
 	must(t, lim.Close())
 }
 
+// TestSlotsNoneInShadow checks that a request passes that takes none of the slots of a limit in shadow.
+func TestSlotsNoneInShadow(t *testing.T) {
+	t.Parallel()
+	lim := limiterOn(t, memory.New(nil))
+	shadow := parsed(t, "parallel:1slots").WithEnforce(weir.EnforceShadow)
+	must(t, admin.New(lim).Limits.Set(t.Context(), admin.Scope{}, shadow, parsed(t, "tpm:1000/min")))
+	for _, slots := range []int64{1, 0} {
+		req := weir.Request{Entity: "alice", Resource: "api", Tokens: weir.Tokens{"parallel": slots, "tpm": 1}}
+		if _, err := lim.Acquire(t.Context(), req); err != nil {
+			t.Errorf("%d slots: %v", slots, err)
+		}
+	}
+	must(t, lim.Close())
+}
+
 // TestSlotsOneWrite checks that a held request that settles makes two writes, and that commits without slots make none.
 func TestSlotsOneWrite(t *testing.T) {
 	t.Parallel()

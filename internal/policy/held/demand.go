@@ -71,7 +71,7 @@ func (d *Demand) Set(debits []store.Debit) error {
 			counted = counted || !ok && n != 0 && !c.Limit.IsSlots()
 			switch {
 			case n == 0:
-				c.Force = c.Force || c.Limit.IsSlots() // takes none, so that a full limit does not refuse it
+				c.Force = c.Force || c.Limit.IsSlots() && !c.Shadow // takes none, so a full limit does not refuse it
 				continue
 			case n < 0:
 				return record.Invalid("tokens."+c.Limit.Name, "must not be negative: %d", n)
