@@ -78,6 +78,27 @@ func TestLocalStranger(t *testing.T) {
 	}, backstopped(4))
 }
 
+// An entity that was last seen before a change, which the process has read since for another one, follows the change.
+func TestLocalFollowsWhatWasRead(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "api", weir.PerHour("rpm", 1000))
+		b.take("alice", one)
+		b.take("bob", one)
+		other := b.peer()
+		other.set("", "api", weir.PerHour("rpm", 10))
+		time.Sleep(2 * time.Minute)
+		b.take("alice", one)
+		b.fake.does(dark)
+		for range 2 {
+			if d := b.take("bob", one).Decision(); d.Over != 10 || d.Statuses[0].Burst != 10 {
+				t.Errorf("%+v", d)
+			}
+			time.Sleep(2 * time.Second)
+		}
+	}, backstopped(1))
+}
+
 // If the resource does not count requests, the entity's own limits may or may not.
 func TestLocalStrangerAllow(t *testing.T) {
 	t.Parallel()

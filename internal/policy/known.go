@@ -19,10 +19,13 @@ func (n *Namespace) Known(entity, resource string, own bool) *Policy {
 	if s == nil || ok && n.shares == nil && rs[0].cell.Err() != nil {
 		return nil
 	}
-	cached := s.policies(own)
-	now := n.asOf()
-	if p := cached.find(entity, resource); p != nil && s.current(p) && p.holds(now) {
-		return p
+	cached, now := s.policies(own), n.asOf()
+	before := cached.find(entity, resource)
+	if before != nil && !(s.current(before) && before.holds(now)) {
+		before = nil
+	}
+	if before != nil && n.elapsed() < max(before.expires, -before.expires) {
+		return before
 	}
 	broader := false
 	p, err := n.build(s, entity, resource, own, lookup{
@@ -38,13 +41,17 @@ func (n *Namespace) Known(entity, resource string, own bool) *Policy {
 				return nil, time.Time{}, record.ErrUnreadable
 			}
 			broader = broader || len(unknown) > 0
-			return rs, n.start, nil // already expired
+			return rs, n.start, nil
 		},
 	}, nil)
-	if err != nil {
+	switch {
+	case before != nil && (broader || errors.Is(err, errUnknown)): // its records are not known any more
+		return before
+	case err != nil:
 		return nil
 	}
 	if p.UsesBroaderLimits = broader; !broader && n.cfg.TTL > 0 { // the next lookup may find the entity's own
+		p.expires = -(n.elapsed() + int64(min(n.cfg.TTL, time.Minute))) // then it is made again, of what is known then
 		cached.put(p)
 	}
 	return p
