@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -124,6 +125,27 @@ func TestFloodOfNames(t *testing.T) {
 			if _, err := other.Acquire(b.ctx, weir.Request{Entity: fmt.Sprint("e", i), Resource: "api"}); err != nil {
 				t.Fatal(err)
 			}
+		}
+	})
+}
+
+// During a flood of invented names, a change that is announced is in force at the next decision.
+func TestFloodHidesNoChange(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerMinute("rpm", 1000))
+		b.knownOnly()
+		b.chain("alice")
+		b.take("alice", one)
+		for i := range 1100 {
+			_, _ = b.Acquire(b.ctx, weir.Request{Entity: fmt.Sprint("invented", i), Resource: "api"})
+		}
+		b.peer().set("", "", weir.PerMinute("rpm", 10))
+		policies(b.Limiter).Changed(record.SystemKey(weir.DefaultNamespace))
+		_, err := b.Acquire(b.ctx, weir.Request{Entity: "another", Resource: "api"})
+		wantErr(t, err, weir.ErrOverloaded)
+		if st := b.take("alice", one).Decision().Statuses[0]; st.Burst != 10 {
+			t.Errorf("%+v", st)
 		}
 	})
 }

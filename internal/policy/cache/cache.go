@@ -177,6 +177,10 @@ func (c *Cache[K, V]) fly(ctx context.Context, keys []K, fs []*flight[V], load L
 func (c *Cache[K, V]) finish(keys []K, fs []*flight[V], values []V, err error) {
 	now := time.Since(c.start)
 	some, partly := err.(Errors) //nolint:errorlint // Load returns it unwrapped
+	again := jitter(min(c.cfg.TTL, retryAfter))
+	if errors.Is(err, ErrMisses) { // whoever asks for none that may be missing can load the others
+		again = 0
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, k := range keys {
@@ -195,12 +199,12 @@ func (c *Cache[K, V]) finish(keys []K, fs []*flight[V], values []V, err error) {
 		case err == nil:
 			f.entry = entry[V]{values[i], now + jitter(c.cfg.TTL)}
 		case good: // last known good, until the next try
-			f.entry = entry[V]{old.value, now + jitter(min(c.cfg.TTL, retryAfter))}
+			f.entry = entry[V]{old.value, now + again}
 		case known: // newer than what the fallback may have
 			f.err = err
 		default:
 			if v, ok := c.fallback(k); ok && c.good(v) {
-				f.entry = entry[V]{v, now + jitter(min(c.cfg.TTL, retryAfter))}
+				f.entry = entry[V]{v, now + again}
 			} else {
 				f.err = err
 			}
