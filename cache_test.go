@@ -265,6 +265,27 @@ func (b *bundle) left(entity, limit string) int64 {
 	return 0
 }
 
+// CacheEntries bounds what is cached of all namespaces together.
+func TestCacheEntriesOfAllNamespaces(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		for i := range 5 {
+			name := fmt.Sprint("tenant-", i)
+			_, err := b.admin.Namespaces.Create(b.ctx, name)
+			must(t, err)
+			lim := b.In(name)
+			must(t, admin.New(lim).Limits.Set(b.ctx, admin.Scope{}, weir.PerMinute("rpm", 10)))
+			for entity := range 100 {
+				_, err := lim.Acquire(b.ctx, weir.Request{Entity: fmt.Sprint(entity), Resource: "api", Tokens: one})
+				must(t, err)
+			}
+		}
+		if s := b.cacheStats(); s.Policies > 100 || s.Entries > 100 {
+			t.Errorf("%+v", s)
+		}
+	}, func(c *weir.Config) { c.CacheEntries = 100 })
+}
+
 // A change through another limiter takes effect within the TTL, without any notification.
 func TestChangesElsewhereWithinTTL(t *testing.T) {
 	t.Parallel()

@@ -72,11 +72,7 @@ func (r *Resolver) ChangedWithin(namespaceID string, within time.Duration) {
 // Expire makes the resolver read everything again, in all namespaces; see [Resolver.Changed].
 func (r *Resolver) Expire() {
 	r.records.ExpireFunc(func(store.Key) bool { return true })
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, s := range r.states {
-		s.changed(change{all: true})
-	}
+	r.SharesChanged() // which makes all policies again
 	r.registry.Add(1)
 }
 

@@ -52,7 +52,7 @@ func (n *Namespace) Known(entity, resource string, own bool) *Policy {
 	}
 	if p.UsesBroaderLimits = broader; !broader && n.cfg.TTL > 0 { // the next lookup may find the entity's own
 		p.expires = -(n.elapsed() + int64(min(n.cfg.TTL, time.Minute))) // then it is made again, of what is known then
-		cached.put(p)
+		n.keep(cached, p, n.cfg.Entries)
 	}
 	return p
 }

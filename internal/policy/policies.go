@@ -11,7 +11,6 @@ import (
 // policies maps entity and resource to a policy. It is read without locks, because every decision goes through it. A
 // reader that meets a concurrent change may miss a policy, which is then made again.
 type policies struct {
-	limit int
 	seed  maphash.Seed
 	heads atomic.Pointer[[]atomic.Pointer[Policy]] // the length is a power of two
 	mu    sync.Mutex                               // held by writers
@@ -28,9 +27,9 @@ func (s *namespaceState) policies(own bool) *policies {
 	return s.parents
 }
 
-func newPolicies(limit int) *policies {
-	p := &policies{limit: limit, seed: maphash.MakeSeed()}
-	p.clear()
+func newPolicies() *policies {
+	p := &policies{seed: maphash.MakeSeed()}
+	p.resize(nil, 64)
 	return p
 }
 
@@ -52,8 +51,31 @@ func (p *policies) find(entity, resource string) *Policy {
 	return nil
 }
 
-// put adds a policy that only the caller has, and replaces the previous one.
-func (p *policies) put(n *Policy) {
+// namespaces are those used so far.
+type namespaces struct {
+	mu     sync.Mutex
+	states map[string]*namespaceState // by opaque id
+	kept   atomic.Int64               // how many policies they have
+}
+
+// keep caches a policy that only the caller has. If there are more than most in all namespaces together, it removes a
+// quarter from each map that has at least half of the average: an eighth of all, or more.
+func (ns *namespaces) keep(in *policies, p *Policy, most int) {
+	if ns.kept.Add(in.put(p)) <= int64(most) {
+		return
+	}
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	if all := int(ns.kept.Load()); all > most { // no other caller has removed some
+		half := all / (4 * len(ns.states))
+		for _, s := range ns.states {
+			ns.kept.Add(-s.full.drop(half) - s.parents.drop(half))
+		}
+	}
+}
+
+// put adds a policy, replaces the previous one, and returns how many more there are.
+func (p *policies) put(n *Policy) (more int64) {
 	h := p.hash(n.Entity, n.Resource)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,25 +84,16 @@ func (p *policies) put(n *Policy) {
 	at := head(heads, h)
 	n.next.Store(at.Load())
 	at.Store(n)
-	p.size++
-	for from := &n.next; ; {
-		old := from.Load()
-		if old == nil {
-			break
-		}
-		if old.Entity == n.Entity && old.Resource == n.Resource {
+	for from := &n.next; from.Load() != nil; from = &from.Load().next {
+		if old := from.Load(); old.Entity == n.Entity && old.Resource == n.Resource {
 			from.Store(old.next.Load())
-			p.size--
-			break
+			return 0
 		}
-		from = &old.next
 	}
-	if p.size > p.limit {
-		p.drop(heads)
+	if p.size++; 2*p.size > len(heads) { // keep chains short: each step is a cache miss
+		p.resize(heads, 2*len(heads))
 	}
-	if 2*p.size > len(heads) { // keep chains short: each step is a cache miss
-		p.grow(heads)
-	}
+	return 1
 }
 
 // intern returns the one copy of a resource's name. The map is locked.
@@ -88,50 +101,45 @@ func (p *policies) intern(resource string) string {
 	if s, ok := p.resources[resource]; ok {
 		return s
 	}
-	if p.resources == nil || len(p.resources) >= p.limit {
+	if p.resources == nil {
 		p.resources = make(map[string]string)
 	}
 	p.resources[resource] = resource
 	return resource
 }
 
-// drop removes about an eighth of the policies, from a random run of the map. They are made again when needed.
-func (p *policies) drop(heads []atomic.Pointer[Policy]) {
+// drop removes a quarter of the policies, from a random run of the map, if there are at least so many. It returns how
+// many it has removed, which are made again when needed.
+func (p *policies) drop(least int) (gone int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	heads := *p.heads.Load()
 	at := rand.N(len(heads))
-	for i := 0; i < len(heads) && p.size > p.limit-p.limit/8; i++ {
+	for i := 0; i < len(heads) && p.size >= least && 4*int(gone) < p.size; i++ {
 		head := &heads[(at+i)%len(heads)]
-		for n := head.Load(); n != nil; n = n.next.Load() {
-			p.size--
+		for p := head.Load(); p != nil; p = p.next.Load() {
+			gone++
 		}
 		head.Store(nil)
 	}
+	p.size, p.resources = p.size-int(gone), nil // there are no more names than policies
+	if 8*p.size < len(heads) && len(heads) > 64 {
+		p.resize(heads, len(heads)/2)
+	}
+	return gone
 }
 
-// grow doubles the map. A node's next only leads to nodes that were moved before it, so readers never loop.
-func (p *policies) grow(heads []atomic.Pointer[Policy]) {
-	grown := make([]atomic.Pointer[Policy], 2*len(heads))
+// resize moves the map. A node's next only leads to nodes that were moved before it, so readers never loop.
+func (p *policies) resize(heads []atomic.Pointer[Policy], n int) {
+	resized := make([]atomic.Pointer[Policy], n)
 	for i := range heads {
 		for n := heads[i].Load(); n != nil; {
 			next := n.next.Load()
-			at := head(grown, p.hash(n.Entity, n.Resource))
+			at := head(resized, p.hash(n.Entity, n.Resource))
 			n.next.Store(at.Load())
 			at.Store(n)
 			n = next
 		}
 	}
-	p.heads.Store(&grown)
-}
-
-func (p *policies) clear() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	heads := make([]atomic.Pointer[Policy], 64)
-	p.heads.Store(&heads)
-	p.size = 0
-}
-
-func (p *policies) len() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.size
+	p.heads.Store(&resized)
 }

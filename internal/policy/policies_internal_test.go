@@ -13,7 +13,8 @@ func TestPoliciesConcurrently(t *testing.T) {
 	for _, limit := range []int{1, 7, 100, 100_000} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			t.Parallel()
-			p := newPolicies(limit)
+			all := New(Config{Entries: 1})
+			p := all.state("n", "name").full
 			var wg sync.WaitGroup
 			for g := range 4 {
 				wg.Go(func() {
@@ -22,13 +23,13 @@ func TestPoliciesConcurrently(t *testing.T) {
 						entity, resource := fmt.Sprint("e", r.IntN(500)), fmt.Sprint("r", r.IntN(3))
 						switch {
 						case g < 2:
-							p.put(&Policy{Entity: entity, Resource: resource})
-							if n := p.len(); n > limit {
+							all.keep(p, &Policy{Entity: entity, Resource: resource}, limit)
+							if n := all.Stats().Policies; n > limit+1 { // the other writer is about to remove some
 								t.Errorf("%d policies, at most %d", n, limit)
 								return
 							}
 							if g == 0 && i%2000 == 1999 {
-								p.clear()
+								all.kept.Add(-p.drop(0))
 							}
 						default:
 							if pl := p.find(entity, resource); pl != nil && (pl.Entity != entity || pl.Resource != resource) {
@@ -46,7 +47,7 @@ func TestPoliciesConcurrently(t *testing.T) {
 
 func TestPoliciesFindsAll(t *testing.T) {
 	t.Parallel()
-	p := newPolicies(10_000)
+	p := newPolicies()
 	for round := range 2 { // the second round replaces
 		for i := range 5000 {
 			pl := &Policy{Entity: fmt.Sprint("e", i), Resource: "r"}
@@ -55,8 +56,8 @@ func TestPoliciesFindsAll(t *testing.T) {
 				t.Fatalf("round %d: policy %d is not found", round, i)
 			}
 		}
-		if p.len() != 5000 {
-			t.Fatalf("%d policies", p.len())
+		if p.size != 5000 {
+			t.Fatalf("%d policies", p.size)
 		}
 	}
 	for i := range 5000 {
@@ -69,29 +70,50 @@ func TestPoliciesFindsAll(t *testing.T) {
 	if p.find("a", "bc") != nil || p.find("c", "ab") != nil || p.find("ab", "c") == nil {
 		t.Error("mixed up")
 	}
-	p.clear()
-	if p.len() != 0 || p.find("e1", "r") != nil {
-		t.Error("not cleared")
+	for p.size > 0 {
+		p.drop(0)
+	}
+	if len(*p.heads.Load()) != 64 || p.find("e1", "r") != nil {
+		t.Error("not empty")
 	}
 }
 
+// All namespaces together have room for so many policies. Whoever has few keeps them when others have many.
 func TestPoliciesDrop(t *testing.T) {
 	t.Parallel()
-	p := newPolicies(1000)
+	r := New(Config{Entries: 1})
+	entity := func(i int) string { return fmt.Sprint("e", i) }
+	few := r.state("few", "few").parents
+	for i := range 20 {
+		r.keep(few, &Policy{Entity: entity(i), Resource: "r"}, 1000)
+	}
 	for i := range 20_000 {
-		p.put(&Policy{Entity: fmt.Sprint("e", i), Resource: "r"})
-		if n := p.len(); n > 1000 || i > 1000 && n < 700 {
+		in := r.state(fmt.Sprint("many", i%3), "many").full
+		r.keep(in, &Policy{Entity: entity(i), Resource: fmt.Sprint("r", i)}, 1000)
+		if n := r.Stats().Policies; n > 1000 || i > 1000 && n < 700 {
 			t.Fatalf("%d policies after %d", n, i)
 		}
 	}
-	found := 0
-	for i := range 20_000 {
-		if p.find(fmt.Sprint("e", i), "r") != nil {
-			found++
+	found := few.size
+	for i := range 3 {
+		in := r.state(fmt.Sprint("many", i), "many").full
+		if len(in.resources) > in.size {
+			t.Errorf("%d names for %d policies", len(in.resources), in.size)
+		}
+		for j := range 20_000 {
+			if in.find(entity(j), fmt.Sprint("r", j)) != nil {
+				found++
+			}
 		}
 	}
-	if found != p.len() {
-		t.Errorf("%d policies found, %d counted", found, p.len())
+	if few.size != 20 || found != r.Stats().Policies {
+		t.Errorf("%d policies of who has few, %d found, %d counted", few.size, found, r.Stats().Policies)
+	}
+	for i := range 1001 { // more namespaces than policies
+		r.keep(r.state(entity(i), "one").full, &Policy{Entity: "e", Resource: "r"}, 1000)
+	}
+	if n := r.Stats().Policies; n > 1000 {
+		t.Errorf("%d policies of as many namespaces", n)
 	}
 }
 

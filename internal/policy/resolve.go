@@ -46,7 +46,7 @@ func (n *Namespace) Resolve(ctx context.Context, entity, resource string, own bo
 		return nil, err
 	}
 	if n.cfg.TTL > 0 {
-		cached.put(p)
+		n.keep(cached, p, n.cfg.Entries)
 	}
 	return p, p.usable()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +19,7 @@ import (
 type Config struct {
 	Catalog   store.Catalog
 	TTL       time.Duration // of what is cached; negative: nothing is
-	Entries   int           // bounds the cached records, and the cached policies of a namespace
+	Entries   int           // bounds the cached records, and the cached policies
 	Timeout   time.Duration // of a read of the catalog
 	Default   Mode          // where no scope sets one
 	Retention time.Duration // of audit events
@@ -49,15 +48,14 @@ type Resolver struct {
 	known      func([]store.Key) (store.Got, bool)
 
 	registry atomic.Uint64 // how many changes to namespaces were made through this process
-	mu       sync.Mutex
-	states   map[string]*namespaceState // by opaque id
+	namespaces
 }
 
 // New returns a resolver. It does not access the catalog yet.
 func New(cfg Config) *Resolver {
 	r := &Resolver{
 		cfg: cfg, start: time.Now(), audit: auditlog.New(cfg.Retention),
-		states: make(map[string]*namespaceState),
+		namespaces: namespaces{states: make(map[string]*namespaceState)},
 	}
 	r.records = cache.New(cache.Config[store.Key, *catalogRecord]{
 		TTL: cfg.TTL, Max: cfg.Entries, Timeout: cfg.Timeout, Fallback: r.lastGood, Good: (*catalogRecord).good,
@@ -94,7 +92,7 @@ func (r *Resolver) state(id, name string) *namespaceState {
 	s := r.states[id]
 	if s == nil {
 		s = &namespaceState{
-			resolver: r, id: id, name: name, full: newPolicies(r.cfg.Entries), parents: newPolicies(r.cfg.Entries),
+			resolver: r, id: id, name: name, full: newPolicies(), parents: newPolicies(),
 		}
 		r.states[id] = s
 	}
@@ -234,11 +232,7 @@ func (r *Resolver) Stats() Stats {
 	s := Stats{TTL: r.cfg.TTL}
 	s.Hits, s.Misses, s.Entries = r.records.Stats()
 	s.Hits += r.hits.Total()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, st := range r.states {
-		s.Policies += st.full.len() + st.parents.len()
-	}
+	s.Policies = int(r.kept.Load())
 	return s
 }
 
