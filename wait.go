@@ -69,7 +69,7 @@ func (w waiter) try(ctx context.Context, req Request) (lease *Lease, done bool, 
 	return nil, false, nil
 }
 
-// join puts a refused waiter in the queue of the entity with the longest wait, and reports whether it is first.
+// join puts a refused waiter in the queue of the limits with the longest wait, and reports whether it is first.
 func (w waiter) join(over *ExceededError) bool {
 	last := over.Statuses[0]
 	for _, s := range over.Statuses {
@@ -79,11 +79,11 @@ func (w waiter) join(over *ExceededError) bool {
 	}
 	var seen []LimitStatus
 	for _, s := range over.Statuses {
-		if s.Entity == last.Entity {
+		if s.Entity == last.Entity && s.Resource == last.Resource {
 			seen = append(seen, s)
 		}
 	}
-	return w.lim.queues.Refused(w.Waiter, last.Entity, seen)
+	return w.lim.queues.Refused(w.Waiter, last.Entity, last.Resource, seen)
 }
 
 // tooLate returns an error if the context ends before the waiter and all ahead of it in its queue can be served.

@@ -68,6 +68,30 @@ func (l *line) want(want ...string) {
 
 var one, two, three = weir.Tokens{"rpm": 1}, weir.Tokens{"rpm": 2}, weir.Tokens{"rpm": 3}
 
+// Those whom an entity's total refuses wait in one queue, on whatever resource, and go on when tokens of it come back.
+func TestWaitForTotal(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(b *bundle) {
+		b.set("", "", weir.PerMinute("rpm", 60))
+		b.set("alice", weir.TotalResource, weir.PerDay("rpm", 2))
+		lease, err := b.Acquire(b.ctx, weir.Request{Entity: "alice", Resource: "other", Tokens: two})
+		must(t, err)
+		l := newLine(b)
+		l.wait(b.ctx, "both", "alice", two)
+		l.waitFor(b.ctx, "one", weir.Request{Entity: "alice", Resource: "third", Tokens: one})
+		time.Sleep(time.Second)
+		_, err = lease.Adjust(b.ctx, weir.Tokens{"rpm": -1})
+		must(t, err)
+		l.want()
+		time.Sleep(time.Second)
+		must(t, lease.Rollback(b.ctx))
+		l.want("both 2s")
+		must(t, l.leases["both"].Rollback(b.ctx))
+		l.want("both 2s", "one 2s")
+		l.wg.Wait()
+	})
+}
+
 func TestWaitIsFair(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(b *bundle) {

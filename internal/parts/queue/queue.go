@@ -80,13 +80,13 @@ func (q *Queues[S]) Behind(w *Waiter) bool {
 	return false
 }
 
-// Refused puts a waiter in the queue of the entity that refused it, and reports whether it is first. seen is the state
-// of the entity's limits.
-func (q *Queues[S]) Refused(w *Waiter, entity string, seen S) bool {
+// Refused puts a waiter in the queue of the entity's limits on a resource that refused it, and reports whether it is
+// first. seen is their state.
+func (q *Queues[S]) Refused(w *Waiter, entity, resource string, seen S) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, at := range w.places {
-		if at.bucket.Entity == entity {
+		if at.bucket.Entity == entity && at.bucket.Resource == resource {
 			q.move(w, at)
 			qu := q.by[at]
 			qu.seen, qu.at = &seen, time.Now()
