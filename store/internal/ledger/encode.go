@@ -99,15 +99,16 @@ func decodeCounts(raw []byte) (counts []store.LimitFigures, err error) {
 		return nil, nil
 	}
 	d := varint.Reader{Rest: raw}
-	for range d.Count() {
-		c := store.LimitFigures{Limit: d.Text()}
+	counts = make([]store.LimitFigures, d.Count())
+	for i := range counts {
+		c := &counts[i]
+		c.Limit = d.Text()
 		has := d.Uvarint()
 		for f := range figures {
 			if has&(1<<f) != 0 {
 				*Field(&c.Figures, f) = d.Varint()
 			}
 		}
-		counts = append(counts, c)
 	}
 	return counts, whole(&d)
 }

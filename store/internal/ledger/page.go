@@ -13,16 +13,16 @@ func Page(
 	if err := Check(q.Window); err != nil {
 		return page, err
 	}
-	list := cursor.OfUsage(q)
+	list, limit := cursor.OfUsage(q), store.PageSize(q.Max)
 	var after *cursor.Position
 	if q.After != "" {
+		page.Records = make([]store.UsageRecord, 0, limit) // usually as full as the page before
 		at, err := list.Parse(q.After)
 		if err != nil {
 			return page, err
 		}
 		after = &at
 	}
-	limit := store.PageSize(q.Max)
 	err = scan(after, func(r store.UsageRecord) bool {
 		if q.Sub != "" && r.Sub != q.Sub {
 			return true
