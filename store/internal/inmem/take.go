@@ -28,22 +28,29 @@ func (op *operation) take(take *store.Take, bs []*Bucket) (out store.Outcome, er
 			return out, err
 		}
 	}
+	var room [8]*slot
+	slots := room[:0] // of all charges, which follow added
 	for i, b := range bs {
-		fits, err := op.fits(b, take.Debits[i].Charges)
-		if err != nil {
-			return out, err
+		for j := range take.Debits[i].Charges {
+			c := &take.Debits[i].Charges[j]
+			slots = append(slots, b.of(j, c.Limit))
+			fits, err := op.fits(b, slots[len(slots)-1], c)
+			if err != nil {
+				return out, err
+			}
+			allowed = allowed && fits
 		}
-		allowed = allowed && fits
 	}
 	if allowed {
+		rest := slots
 		for i, b := range bs {
-			op.charge(b, take.Debits[i].Charges)
+			rest = op.charge(b, rest, take.Debits[i].Charges)
 			op.changed(b, Debited)
 		}
 		op.tickets.remember(bs, op)
 	}
 	out.Allowed, out.At = allowed, clock.Time(op.now)
-	out.Levels = op.levels(take.Debits, bs, allowed)
+	out.Levels = op.levels(take.Debits, bs, slots, allowed)
 	return out, nil
 }
 
@@ -53,38 +60,32 @@ func (op *operation) changed(b *Bucket, c Change) {
 	}
 }
 
-// fits reports whether all charges that may refuse fit, and notes those in shadow that do not. Every charge has a
-// slot, because follow added it.
-func (op *operation) fits(b *Bucket, charges []store.Charge) (bool, error) {
-	fits := true
-	for i := range charges {
-		c := &charges[i]
-		s := b.of(i, c.Limit)
-		p := s.limit.Params()
-		reading, level := p.Clock(op.now), b.level(s, op.now)
-		switch {
-		case c.Shadow:
-			if !p.Fits(level, reading, c.Amount) {
-				op.left = append(op.left, c)
-			}
-		case !c.Force:
-			fits = fits && p.Fits(level, reading, c.Amount)
-		case clock.Spend(level, reading, c.Amount) > clock.MaxLevel:
-			return false, store.ErrOverflow
+// fits reports whether a charge fits, or may not refuse, and notes one in shadow that does not.
+func (op *operation) fits(b *Bucket, s *slot, c *store.Charge) (bool, error) {
+	p := s.limit.Params()
+	reading, level := p.Clock(op.now), b.level(s, op.now)
+	switch {
+	case c.Shadow:
+		if !p.Fits(level, reading, c.Amount) {
+			op.left = append(op.left, c)
 		}
+	case !c.Force:
+		return p.Fits(level, reading, c.Amount), nil
+	case clock.Spend(level, reading, c.Amount) > clock.MaxLevel:
+		return false, store.ErrOverflow
 	}
-	return fits, nil
+	return true, nil
 }
 
-func (op *operation) charge(b *Bucket, charges []store.Charge) {
+// charge makes charges on a bucket, whose slots are the first of those given, and returns the others.
+func (op *operation) charge(b *Bucket, of []*slot, charges []store.Charge) (rest []*slot) {
 	op.table.stamp(b, op.now)
 	b.takes++
 	for i := range charges {
-		c := &charges[i]
+		c, s := &charges[i], of[i]
 		if c.Amount == 0 || c.Shadow && slices.Contains(op.left, c) {
 			continue
 		}
-		s := b.of(i, c.Limit)
 		s.debited += c.Amount
 		if s.limit.IsSlots() {
 			op.took = append(op.took, took{c, op.hold(b, s, c.Amount)})
@@ -92,6 +93,7 @@ func (op *operation) charge(b *Bucket, charges []store.Charge) {
 		}
 		s.level = clock.Spend(s.level, s.limit.Params().Clock(op.now), c.Amount)
 	}
+	return of[len(charges):]
 }
 
 // hold takes slots without a check, and returns what the lease holds.
@@ -105,16 +107,11 @@ func (op *operation) hold(b *Bucket, s *slot, amount int64) store.Hold {
 	return store.HoldOf(s.limit, h.Birth, h.End, op.now, 0)
 }
 
-func (op *operation) levels(debits []store.Debit, bs []*Bucket, allowed bool) []store.Level {
-	n := 0
-	for i := range debits {
-		n += len(debits[i].Charges)
-	}
-	ls := make([]store.Level, 0, n)
+func (op *operation) levels(debits []store.Debit, bs []*Bucket, of []*slot, allowed bool) []store.Level {
+	ls := make([]store.Level, 0, len(of))
 	for i, b := range bs {
 		for j := range debits[i].Charges {
-			c := &debits[i].Charges[j]
-			s := b.of(j, c.Limit)
+			c, s := &debits[i].Charges[j], of[len(ls)]
 			p := s.limit.Params()
 			level := b.level(s, op.now)
 			refused := !allowed && !c.Force && !p.Fits(level, p.Clock(op.now), c.Amount)
