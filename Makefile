@@ -67,14 +67,11 @@ engines: $(ENGINE) $(PYTHON) ## Install what stands in for AWS in tests, for mak
 
 .PHONY: test
 test: ## Test every package in a few minutes, installing nothing; PKG=./store/disk tests one
-	@CI= $(GO) test -json -vet=off -timeout $(TIMEOUT) -skip '$(TORTURE)' $(if $(filter ./...,$(PKG)),$(LENGTHY)) $(PKG) | \
+	@CI= $(GO) test $(WIDE) -json -vet=off -timeout $(TIMEOUT) -skip '$(TORTURE)' $(if $(filter ./...,$(PKG)),$(LENGTHY)) $(PKG) | \
 	  $(GO) run ./internal/testkit/summary
 
 .PHONY: test-all
-test-all: test-race test-nested test-lambda test-dist test-browser test-envoy test-locust test-python test-typescript ## Test what make test leaves out: races, engines, torture, nested modules, browser, Envoy, Locust, the clients, Lambda, the release, a share of the mutants
-	$(MAKE) mutate ARGS='-part $(SHARE)'
-# All mutants would take too long: each commit tests a twelfth of them.
-SHARE ?= $(shell expr $$(git rev-list --count HEAD) % 12 + 1)/12
+test-all: test-race test-nested test-lambda test-dist test-browser test-envoy test-locust test-python test-typescript mutate-part ## Test what make test leaves out: races, engines, torture, nested modules, browser, Envoy, Locust, the clients, Lambda, the release, a part of the mutants
 
 .PHONY: test-race
 test-race: race $(ENGINE) $(PYTHON) ## Test what runs concurrently, briefly, with the race detector and all engines, then the torture tests
@@ -174,9 +171,11 @@ test-long: race ## Run the torture tests for LONG=1h
 LONG    ?= 1h
 TORTURE ?= Torture
 LENGTHY := ./store/dynamodb ./store/disk ./internal/cli # started first, so that others run beside them
-# The packages that start goroutines or synchronize, in their code or tests. In others, the race detector finds nothing.
-CONCURRENT = $(filter-out ./bench/% ./e2e/% ./tools/%,$(sort $(dir $(shell \
-	grep -rlE --include='*.go' '^[[:space:]]*go [[:alpha:]]|sync\.|atomic\.|errgroup|<-' .))))
+# Many tests wait for something, so twice as many packages as cores are tested at once.
+WIDE := -p=$(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
+# The packages whose code starts goroutines or synchronizes: others have no races of their own.
+CONCURRENT = $(filter-out ./bench/% ./e2e/% ./tools/%,$(sort $(dir $(shell grep -rlE --include='*.go' \
+	--exclude='*_test.go' '^[[:space:]]*go [[:alpha:]]|\.Go.func|sync\.[A-Z]|atomic\.[A-Z]|errgroup\.' .))))
 
 .PHONY: test-usage
 test-usage: $(ENGINE) ## Compare usage with what was debited: a million debits on a synthetic stream, 100,000 through an engine; and check its memory
@@ -211,6 +210,10 @@ generate: ## Generate Go code from the protos under api, without protoc
 .PHONY: mutate
 mutate: $(ENGINE) ## Break the code on purpose, once per testdata/mutants/*.patch; ARGS=NAME selects mutants
 	$(MUTATE) $(ARGS)
+
+.PHONY: mutate-part
+mutate-part: $(ENGINE) ## Test a twelfth of the mutants, at each commit another
+	$(MUTATE) -part $(shell expr $$(git rev-list --count HEAD) % 12 + 1)/12
 
 MUTATE := WEIR_TORTURE=5s $(GO) run ./internal/testkit/mutate
 

@@ -26,7 +26,7 @@ const number = async (/** @type {import('playwright-core').Locator} */ bar) => N
 
 /** Waits until a condition of the page's state holds, as its own waits do. */
 async function until(what, check) {
-  for (const end = Date.now() + 8000; Date.now() < end; await new Promise((r) => setTimeout(r, 50))) if (await check()) return;
+  for (const end = Date.now() + 30_000; Date.now() < end; await new Promise((r) => setTimeout(r, 50))) if (await check()) return;
   assert.fail(`not in time: ${what}`);
 }
 
@@ -268,7 +268,7 @@ test('a server that goes is missed, and found again', async () => {
       await page.getByText(/Reconnecting, stale since \d\d:\d\d:\d\d/).waitFor();
       assert.ok(await page.locator('.stale').count(), 'old figures look old');
       mortal = await serve({ http: url.slice('http://'.length) });
-      await page.locator('.live[data-state=live]').waitFor({ timeout: 15000 });
+      await page.locator('.live[data-state=live]').waitFor({ timeout: 30_000 });
       assert.equal(await page.locator('.stale').count(), 0);
     });
   } finally {

@@ -122,7 +122,7 @@ const answered = /^Failed to load resource: (the server responded with a status 
  */
 export async function visit(browser, url, run, { expected, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, locale: 'en-GB', ...options });
-  context.setDefaultTimeout(8000);
+  context.setDefaultTimeout(30_000);
   const page = await context.newPage();
   /** @type {string[]} */
   const bad = [];
