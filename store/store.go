@@ -110,11 +110,9 @@ type Limit struct {
 
 // Params returns the limit's parameters for the arithmetic.
 func (l *Limit) Params() clock.Params {
-	p := clock.Params{Amount: l.Amount, Period: max(0, int64(l.Period)), Burst: l.Burst, Window: l.Window}
-	if l.IsSlots() {
-		p.Period = -max(1, int64(l.Heal))
+	return clock.Params{
+		Amount: l.Amount, Period: int64(l.Period), Burst: l.Burst, Window: l.Window, Heal: int64(l.Heal),
 	}
-	return p
 }
 
 // Charge is the amount that a debit takes from one limit.

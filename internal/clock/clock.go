@@ -30,14 +30,15 @@ func Nanos(t time.Time) int64 { return int64(t.Sub(Epoch)) }
 func Time(nanos int64) time.Time { return Epoch.Add(time.Duration(nanos)) }
 
 // Params are a limit's parameters: of a rate, which has a Period; of a quota, which has a Window; of slots, which have
-// a time in which they heal; or [Balance]. The arithmetic assumes that they are valid: see [Params.Check].
+// a Heal time; or [Balance]. The arithmetic assumes that they are valid: see [Params.Check].
 //
 // The level of a limit of slots is how many are held, and its clock does not move: see [Params.Slots].
 type Params struct {
 	Amount int64           // millitokens issued per Period, evenly, or at the start of each window
-	Period int64           // nanoseconds: of a rate; of slots, the time in which they heal, negated; 0 for others
+	Period int64           // nanoseconds; 0 unless the limit is a rate
 	Burst  int64           // millitokens that may be outstanding at once
 	Window calendar.Window // none unless the limit is a quota
+	Heal   int64           // nanoseconds; 0 unless it is a limit of slots
 }
 
 // Balance are the parameters of a limit that issues nothing: what can be debited was credited before. Its level is what
@@ -61,11 +62,11 @@ const (
 // Kind returns the limit's kind.
 func (p Params) Kind() Kind {
 	switch {
-	case p.Period > 0:
+	case p.Period != 0:
 		return Rate
 	case p.Window != calendar.Window{}:
 		return Quota
-	case p.Period < 0:
+	case p.Heal != 0:
 		return Slots
 	}
 	return Credits
@@ -74,12 +75,12 @@ func (p Params) Kind() Kind {
 // Slots returns the limit of slots that applies to a decision, where each clock is at most so many nanoseconds from
 // true time. Its unit is the thousandth of a slot.
 func (p Params) Slots(skew int64) slots.Limit {
-	return slots.Limit{Slots: p.Burst, Heal: -p.Period, Skew: skew}
+	return slots.Limit{Slots: p.Burst, Heal: p.Heal, Skew: skew}
 }
 
 // Clock returns the millitokens issued from Epoch until now; negative before Epoch. It never decreases as now grows.
 func (p Params) Clock(now int64) int64 {
-	if p.Period > 0 {
+	if p.Period != 0 {
 		return MulDivFloor(now, p.Amount, p.Period)
 	}
 	return p.stepped(now)
@@ -263,7 +264,7 @@ func (p Params) Check() *Problem {
 	switch quota := (p.Window != calendar.Window{}); {
 	case p == Balance:
 		return nil
-	case p.Period < 0 && p.Amount == 0:
+	case p.Heal != 0:
 		return p.checkSlots()
 	case p.Amount <= 0:
 		return &Problem{"amount", "must be positive"}
@@ -289,9 +290,9 @@ func (p Params) Check() *Problem {
 
 func (p Params) checkSlots() *Problem {
 	switch {
-	case p != Params{Burst: p.Burst, Period: p.Period}:
+	case p != Params{Burst: p.Burst, Heal: p.Heal}:
 		return &Problem{"heal", "cannot be together with an amount, a period or a window"}
-	case -p.Period < int64(slots.MinHeal) || -p.Period > int64(slots.MaxHeal):
+	case p.Heal < int64(slots.MinHeal) || p.Heal > int64(slots.MaxHeal):
 		return &Problem{"heal", "must be from 16 seconds to 1 hour"}
 	case p.Burst <= 0:
 		return &Problem{"burst", "must be positive"}

@@ -44,8 +44,8 @@ func Parse(s string) (name, params string, override bool) {
 func Limit(of string, p clock.Params) *store.Limit {
 	name, _, override := Parse(of)
 	return &store.Limit{
-		Name: name, Amount: p.Amount, Period: time.Duration(max(0, p.Period)), Burst: p.Burst, Window: p.Window,
-		Heal: time.Duration(max(0, -p.Period)), Override: override,
+		Name: name, Amount: p.Amount, Period: time.Duration(p.Period), Burst: p.Burst, Window: p.Window,
+		Heal: time.Duration(p.Heal), Override: override,
 	}
 }
 
@@ -63,7 +63,7 @@ const balance = "balance"
 // 20/slots/30s, which versions that have no such limits do not accept.
 func Format(p clock.Params) string {
 	if p.Kind() == clock.Slots {
-		return formatAmount(p.Burst) + "/slots/" + formatPeriod(-p.Period)
+		return formatAmount(p.Burst) + "/slots/" + formatPeriod(p.Heal)
 	}
 	text := formatAmount(p.Burst) + "/" + formatAmount(p.Amount) + "/"
 	switch p.Kind() {
@@ -102,7 +102,7 @@ func ParseParams(s string) (p clock.Params, ok bool) {
 		if p, ok = ParseParams(burst + "/1m/" + period); !ok || p.Period == 0 {
 			return p, false
 		}
-		p = clock.Params{Burst: p.Burst, Period: -p.Period}
+		p = clock.Params{Burst: p.Burst, Heal: p.Period}
 		return p, p.Check() == nil
 	}
 	if n, milli := strings.CutSuffix(burst, "m"); milli {

@@ -40,8 +40,8 @@ func TestParams(t *testing.T) {
 		{Burst: 1, Amount: 1, Window: window(t, "week+sun@America/Los_Angeles")}:              "1m/1m/week+sun@America/Los_Angeles",
 		{Burst: 1000, Amount: 1000, Window: window(t, "month+31@America/Argentina/La_Rioja")}: "1/1/month+31@America/Argentina/La_Rioja",
 		clock.Balance: "balance",
-		{Burst: 20_000, Period: -int64(30 * time.Second)}: "20/slots/30s",
-		{Burst: 1, Period: -16_000_000_001}:               "1m/slots/16000000001ns",
+		{Burst: 20_000, Heal: int64(30 * time.Second)}: "20/slots/30s",
+		{Burst: 1, Heal: 16_000_000_001}:               "1m/slots/16000000001ns",
 	} {
 		if got := limitname.Format(p); got != want {
 			t.Errorf("%+v: %q, want %q", p, got, want)

@@ -133,7 +133,7 @@ func (s *Shares) Take(debits []store.Debit, n int, at time.Time) (out store.Outc
 			fits := c.Force || passes(p, level, p.Clock(now), c.Amount)
 			out.Levels = append(out.Levels, store.Level{
 				Limit: &store.Limit{
-					Name: c.Limit.Name, Amount: p.Amount, Period: time.Duration(max(0, p.Period)),
+					Name: c.Limit.Name, Amount: p.Amount, Period: time.Duration(p.Period),
 					Burst: p.Burst, Window: p.Window, Heal: c.Limit.Heal, Override: c.Limit.Override,
 				},
 				Level: level, Refused: !fits,

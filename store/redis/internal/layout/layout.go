@@ -56,7 +56,7 @@ func AppendLimit(dst []byte, l *store.Limit, now int64) []byte {
 	case clock.Rate:
 	case clock.Slots:
 		flags |= isSlots
-		p.Period = -p.Period
+		p.Period = p.Heal
 	default:
 		flags |= steps
 		text = p.Window.String()
