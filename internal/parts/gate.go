@@ -46,9 +46,9 @@ func (p Parts) Begin(ctx context.Context, n int) (within context.Context, end fu
 		return nil, nil, err
 	}
 	rounds := (n + Round - 1) / Round
-	b := bound(ctx, time.Duration(rounds)*p.Within.Get())
-	return b, func() {
-		b.end()
+	within, cancel := context.WithTimeout(ctx, time.Duration(rounds)*p.Within.Get())
+	return within, func() {
+		cancel()
 		leave()
 	}, nil
 }
