@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,8 @@ import (
 	"time"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/admin"
+	"github.com/weirlimits/weir/internal/parts"
 	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
@@ -149,6 +152,48 @@ func TestConnectionsOfOneToken(t *testing.T) {
 					t.Errorf("%d connections of one token are busy, want at most 6 of 8", kept)
 				}
 			})
+		})
+	}
+}
+
+// TestSlowBodiesTakeNoTurn checks that requests about leases do not keep others from the store before their bodies have arrived.
+func TestSlowBodiesTakeNoTurn(t *testing.T) {
+	t.Parallel()
+	for _, to := range []string{"adjust", "renew", "commit", "rollback"} {
+		synctest.Test(t, func(t *testing.T) {
+			free := stuck{memory.New(nil), make(chan struct{})}
+			close(free.release)
+			lim, err := weir.New(weir.Config{Store: free})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lim.Close()
+			turns := 0
+			parts.Of(lim).Gate.Use(func(context.Context, string, int) (func(), error) {
+				turns++
+				return func() { turns-- }, nil
+			})
+			limit := weir.Limit{Name: "parallel", Slots: 1}
+			if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{Resource: "gpt-4"}, weir.PerMinute("tpm", 10), limit); err != nil {
+				t.Fatal(err)
+			}
+			s, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: lim}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := &fixture{free, lim, s.Handler()}
+			target := "/v1/leases/" + f.must(t, 200, "POST", "/v1/acquire", acquireOne).JSON["lease"].(string) + "/" + to
+			body, send := io.Pipe()
+			answered := f.start(t, "POST", target, body)
+			synctest.Wait()
+			if turns != 0 {
+				t.Errorf("%s: took %d turns", to, turns)
+			}
+			_, _ = io.WriteString(send, map[bool]string{true: `{"tokens":{"tpm":1}}`, false: `{}`}[to == "adjust"])
+			send.Close()
+			if w := <-answered; w.Code >= 300 || turns != 0 {
+				t.Errorf("%s: got %d %s, and %d turns are left", to, w.Code, w.Body, turns)
+			}
 		})
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
-// lease returns the lease whose id is in the path.
+// lease returns the lease whose id is in the path, when it is the caller's turn: the body must have been read.
 func (s decisions) lease(r *http.Request) (decide.Lease, error) {
 	lease, err := s.decide.Lease(r.Context(), callerOf(r), r.PathValue("id"))
 	if err == nil && r.URL.RawQuery != "" {
@@ -23,17 +23,17 @@ func (s decisions) lease(r *http.Request) (decide.Lease, error) {
 
 // adjust answers with a new id, because the id in the path can be used only once.
 func (s decisions) adjust(w http.ResponseWriter, r *http.Request) error {
-	lease, err := s.lease(r)
-	if err != nil {
-		return err
-	}
 	var delta weir.Tokens
-	err = decode(r, member{"tokens", &delta})
+	err := decode(r, member{"tokens", &delta})
 	switch {
 	case err != nil:
 		return err
 	case delta == nil:
 		return errNoTokens
+	}
+	lease, err := s.lease(r)
+	if err != nil {
+		return err
 	}
 	left, err := lease.Adjust(r.Context(), delta)
 	return s.adjusted(w, r, left, err, func(b []byte) []byte {
@@ -95,10 +95,10 @@ var errNoTokens = badField("tokens", `is missing: {"tokens":{"tpm":-120}}`)
 
 // renew answers with a new id, and for how long it holds the slots.
 func (s decisions) renew(w http.ResponseWriter, r *http.Request) error {
-	lease, err := s.lease(r)
-	if err == nil {
-		err = noBody(r)
+	if err := noBody(r); err != nil {
+		return err
 	}
+	lease, err := s.lease(r)
 	if err == nil {
 		err = lease.Renew(r.Context())
 	}
@@ -133,11 +133,11 @@ func (s decisions) rollback(w http.ResponseWriter, r *http.Request) error {
 func (s decisions) settle(
 	w http.ResponseWriter, r *http.Request, how func(*decide.Lease, context.Context) error,
 ) error {
-	lease, err := s.lease(r)
-	if err != nil {
+	if err := noBody(r); err != nil {
 		return err
 	}
-	if err := noBody(r); err != nil {
+	lease, err := s.lease(r)
+	if err != nil {
 		return err
 	}
 	return done(w, how(&lease, r.Context()))
