@@ -252,6 +252,69 @@ func TestClockBack(t *testing.T) {
 	r.allow(s, debit(alice, l, 10))
 }
 
+// TestClockBackCrash checks that time goes on from the last one in the file if a clock is set back after a crash, even if only a
+// mark was written that the store is in use.
+func TestClockBackCrash(t *testing.T) {
+	t.Parallel()
+	for _, mode := range disk.Modes {
+		r, l := setup(t, mode), still("rpm", 100)
+		s := r.open()
+		r.allow(s, debit(alice, l, 1))
+		r.close(s)
+		s = r.open()
+		r.allow(s, debit(alice, l, 1))
+		c := r.crashed()
+		c.clock.Advance(-time.Hour)
+		if snap, err := c.open().Peek(t.Context()); err != nil || snap.At.Before(r.clock.Now()) {
+			t.Errorf("%s: the time is %v, %v; it was %v", mode, snap.At, err, r.clock.Now())
+		}
+	}
+}
+
+// TestCloseOnce checks that what is settled with an id, or credited, while the store is being closed is in the file together with
+// the id, or not at all.
+func TestCloseOnce(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []disk.Mode{disk.Interval, disk.Off} { // in others, the last transaction waits for it
+		r, l := setup(t, mode), still("rpm", 100)
+		var s *disk.Store
+		for i, settle := range []func() error{
+			func() error { return r.settle(s, "id", debit(alice, l, 60)) },
+			func() error { _, err := r.credit(s, 500, "inv"); return err },
+		} {
+			closes := false
+			r.cfg.Now = func() time.Time { // called before it is applied
+				if closes {
+					closes = false
+					go s.Close()
+					<-s.Stopped()
+				}
+				return r.clock.Now()
+			}
+			s = r.open()
+			r.allow(s, debit(alice, l, 1))
+			if _, err := r.credit(s, 10, fmt.Sprint(i)); err != nil { // from then on, the file has the bucket as it is
+				t.Fatal(err)
+			}
+			closes = true
+			if err := settle(); !errors.Is(err, store.ErrClosed) {
+				t.Fatalf("%s: settled: %v", mode, err)
+			}
+			r.close(s)
+			s = r.open()
+			if err := settle(); err != nil && !errors.Is(err, store.ErrSettled) {
+				t.Fatal(err)
+			}
+			r.close(s)
+		}
+		s = r.open()
+		r.wantLeft(s, alice, l, 38)
+		if got := r.state(s, alice).Limits[1].Level; got != -520_000 {
+			t.Errorf("%s: the balance is %d after credits of 520,000", mode, -got)
+		}
+	}
+}
+
 // TestClockBackGoesOn checks that after the machine's clock was set back an hour between two runs, time goes on from the
 // last one: nothing is admitted twice, and buckets refill at once, not in an hour.
 func TestClockBackGoesOn(t *testing.T) {

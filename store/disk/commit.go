@@ -60,7 +60,7 @@ func (j *journal) flush(buckets bool) {
 	j.mu.Unlock()
 	if !buckets {
 		if len(w.ops) > 0 {
-			_ = j.write(&chunk{ops: w.ops}) // each op gets the error
+			_ = j.write(&chunk{ops: w.ops, at: j.table.Now()}) // each op gets the error
 		}
 		return
 	}

@@ -34,6 +34,9 @@ func (s *Store) Commits(f func(commit func() error) error) {
 	}
 }
 
+// Stopped returns a channel that is closed when Close has only the last transactions to write.
+func (s *Store) Stopped() <-chan struct{} { return s.journal.stopped }
+
 // MaxSize limits the file to the given size; 0 lifts the limit. No transaction may be under way.
 func (s *Store) MaxSize(bytes int) { s.db.MaxSize = bytes }
 

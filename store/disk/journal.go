@@ -110,6 +110,7 @@ var _ inmem.Journal = (*journal)(nil)
 // Changed implements [inmem.Journal].
 func (j *journal) Changed(b *inmem.Bucket, c inmem.Change) inmem.Ticket {
 	if j.closing.Load() {
+		b.Dirty = b.Dirty || c == inmem.Settled // Close may yet write the id of what was settled
 		return refused
 	}
 	var begin inmem.Ticket
