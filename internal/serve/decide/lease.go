@@ -132,10 +132,12 @@ func NoSlots(ctx context.Context, leases ...*weir.Lease) error {
 	return errSlots
 }
 
-// TakeBack rolls leases back whose IDs nobody gets.
+// TakeBack rolls leases back whose IDs nobody gets. They may be nil.
 func TakeBack(ctx context.Context, leases ...*weir.Lease) {
 	for _, lease := range leases {
-		_ = lease.Rollback(ctx) // otherwise slots come back by themselves
+		if lease != nil {
+			_ = lease.Rollback(ctx) // otherwise slots come back by themselves
+		}
 	}
 }
 

@@ -35,11 +35,14 @@ func (s *limiter) AcquireBatch(
 		return nil, s.fail(ctx, decide.ErrOverloaded)
 	}
 	out := &weirv1.AcquireBatchResponse{Results: make([]*weirv1.AcquireResult, n)}
-	results, responses := make([]weirv1.AcquireResult, n), []response(nil)
+	results, responses, slots := make([]weirv1.AcquireResult, n), []response(nil), make([]*weir.Lease, n)
 	if !in.GetBrief() {
 		responses = make([]response, n)
 	}
 	answer := func(i int, lim *weir.Limiter, lease *weir.Lease, err error) {
+		if err == nil && lease.Slots() != nil {
+			slots[i] = lease
+		}
 		out.Results[i] = &results[i]
 		var full *response
 		if responses != nil {
@@ -54,6 +57,7 @@ func (s *limiter) AcquireBatch(
 			results[i].Error = f.proto()
 		}
 	}
+	c.Unsent = func() { decide.TakeBack(ctx, slots...) }
 	if !in.GetAtomic() {
 		batch.Each(ctx, method(ctx), answer)
 		return out, nil

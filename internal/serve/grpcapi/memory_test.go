@@ -1,9 +1,13 @@
 package grpcapi_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -18,6 +22,7 @@ import (
 	"github.com/weirlimits/weir/internal/serve/conns"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/grpcapi"
+	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -240,6 +245,51 @@ func TestBatchLongSlots(t *testing.T) {
 			}
 		}
 	})
+}
+
+// late is a store that calls a function before its first take.
+type late struct {
+	store.Store
+	once sync.Once
+	call func()
+}
+
+func (s *late) Take(ctx context.Context, t store.Take) (store.Outcome, error) {
+	s.once.Do(s.call)
+	return s.Store.Take(ctx, t)
+}
+
+// TestBatchUnsentSlots checks that nobody gets slots by a batch whose results were made, but for whose answer there is no memory.
+func TestBatchUnsentSlots(t *testing.T) {
+	t.Parallel()
+	for _, atomic := range []bool{true, false} {
+		bubble(t, func(t *testing.T) {
+			const budget, n = 512 << 10, 300
+			held := conns.NewBudget(budget)
+			other := conns.Hold{Budget: held} // gets what the batch held while it was decided
+			defer other.Close()
+			st := &late{Store: memory.New(nil), call: func() {
+				go other.Add(t.Context(), "other", budget*5/8, time.Minute)
+				synctest.Wait()
+			}}
+			f := over(t, st, grpcapi.Config{Config: decide.Config{Held: held}})
+			scope := admin.Scope{Resource: "gpt-4"}
+			if err := admin.New(f.lim).Limits.Set(t.Context(), scope, weir.Limit{Name: "parallel", Slots: n}); err != nil {
+				t.Fatal(err)
+			}
+			in := &weirv1.AcquireBatchRequest{Atomic: atomic}
+			for range n {
+				in.Requests = append(in.Requests, &weirv1.AcquireRequest{Entity: strings.Repeat("e", 250), Resource: "gpt-4"})
+			}
+			if _, err := f.AcquireBatch(t.Context(), in); !strings.Contains(fmt.Sprint(err), "no memory for the answer") {
+				t.Errorf("got %v", err)
+			}
+			av, err := f.lim.Available(t.Context(), in.GetRequests()[0].GetEntity(), "gpt-4")
+			if err != nil || av.Statuses[0].Available != n {
+				t.Errorf("%+v, %v", av, err)
+			}
+		})
+	}
 }
 
 // TestBatchCountsForItsToken checks that a batch is counted together with what else its token holds.
