@@ -59,7 +59,7 @@ export interface Lease {
   readonly signal: AbortSignal;
   /**
    * Spends more tokens, or gives back if negative, at once; a limit may go into debt by this. Returns what is left of the
-   * limits. A RequestError of the kind max-debt means that a limit was debited only as far as it may be. An Unavailable means
+   * limits, or nothing if the answer got lost: the lease is then over. A RequestError of the kind max-debt means that a limit was debited only as far as it may be. An Unavailable means
    * that there was no answer: the call may be repeated.
    */
   adjust(tokens: Tokens): Promise<Balance[]>;
@@ -140,11 +140,13 @@ export class Client {
     return this.#send<T>(method, path, { query: { ...(namespace && { namespace }), ...query }, body });
   }
 
-  /** @internal Sends what settles a lease, and again if there was no answer: the server carries it out once. */
-  async settle<T>(path: string, body?: unknown): Promise<T> {
-    const send = () => this.#send<T>('POST', path, { body });
-    return send().catch((err) => {
-      if (err instanceof Unavailable && err.status === 0) return send();
+  /**
+   * @internal Sends what settles a lease, and again if there was no answer: the server carries it out once. Returns undefined
+   * if the first turns out to have been carried out.
+   */
+  async settle<T>(path: string, body?: unknown): Promise<T | undefined> {
+    return this.#send<T>('POST', path, { body }).catch((err) => {
+      if (err instanceof Unavailable && err.status === 0) return this.#send<T>('POST', path, { body, again: true });
       throw err;
     });
   }
@@ -159,7 +161,7 @@ export class Client {
     return { entity, resource, tokens, ...(namespace && { namespace }), ...(limits && { limits }), ...(onUnavailable && { on_unavailable: onUnavailable }) };
   }
 
-  async #send<T>(method: string, path: string, { query, body, wait = 0, signal, within }: Sent): Promise<T> {
+  async #send<T>(method: string, path: string, { query, body, wait = 0, signal, within, again }: Sent): Promise<T> {
     const { token, timeout = 5000, fetch: send = fetch } = this.#options;
     const url = new URL(path.replace(/^\//, ''), this.#base);
     url.search = new URLSearchParams(query).toString();
@@ -178,7 +180,7 @@ export class Client {
       if (signal?.aborted) throw signal.reason;
       throw new Unavailable(`no answer from ${this.#base.host}`, 0, '', null, { cause: err });
     }
-    if (status === 204) return undefined as T;
+    if (status === 204 || (again && status === 409)) return undefined as T;
     const value = parsed(text);
     if (status < 300 && value !== undefined) return value as T;
     throw WeirError.of(status, value, header);
@@ -191,6 +193,7 @@ interface Sent {
   wait?: number;
   signal?: AbortSignal | undefined;
   within?: number;
+  again?: boolean;
 }
 
 function parsed(text: string): unknown {
@@ -214,6 +217,8 @@ class Held implements Lease {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #turn: Promise<unknown> = Promise.resolve();
   #over = false;
+  /** Its id is used up, and the next one was in an answer that got lost. */
+  #used = false;
 
   constructor(client: Client, acquired: Schemas['Acquired'], sent: number, signal?: AbortSignal) {
     this.#client = client;
@@ -232,11 +237,12 @@ class Held implements Lease {
 
   async adjust(tokens: Tokens): Promise<Balance[]> {
     return this.#after(async () => {
-      if (this.#over) throw new LeaseExpired('the lease is over');
+      if (this.#over || this.#used) throw new LeaseExpired('the lease is over');
       try {
         const done = await this.#client.settle<Schemas['Adjusted']>(`v1/leases/${this.#id}/adjust`, { tokens });
-        this.#id = done.lease;
-        return done.limits ?? [];
+        this.#used = !done;
+        this.#id = done?.lease ?? this.#id;
+        return done?.limits ?? [];
       } catch (err) {
         // A limit was debited only as far as it may be: the rest was done, and the lease has a new id.
         if (err instanceof RequestError && err.lease) this.#id = err.lease;
@@ -249,7 +255,7 @@ class Held implements Lease {
   async end(failed: boolean): Promise<void> {
     clearTimeout(this.#timer);
     await this.#after(async () => {
-      const needless = this.#over || (!failed && !this.#slots);
+      const needless = this.#over || this.#used || (!failed && !this.#slots);
       this.#over = true;
       if (!needless) await this.#client.settle(`v1/leases/${this.#id}/${failed ? 'rollback' : 'commit'}`).catch(() => {});
     });

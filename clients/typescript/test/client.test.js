@@ -160,6 +160,21 @@ test('what settles a lease is repeated once if there is no answer', async () => 
   assert.deepEqual(seen, ['/v1/acquire', '/v1/leases/l0/adjust', '/v1/leases/l0/adjust']);
 });
 
+test('an adjustment whose answer is lost is made once and ends the lease, whose slots are renewed all the same', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const { client, seen } = scripted((path, n) => (path === '/v1/acquire' ? { ...admitted, held_for: 60 }
+    : path.endsWith('/renew') ? { lease: 'l0', expires: '', held_for: 60 } : n === 0 ? undefined : problem(409, 'settled')));
+  await client.acquire({ entity: 'a', resource: 'm' }, async (lease) => {
+    assert.deepEqual(await lease.adjust({ tpm: 1 }), []);
+    await assert.rejects(lease.adjust({ tpm: 1 }), { name: 'LeaseExpired' });
+    t.mock.timers.tick(30_000);
+    await settled();
+  });
+  assert.deepEqual(seen, ['/v1/acquire', '/v1/leases/l0/adjust', '/v1/leases/l0/adjust', '/v1/leases/l0/renew']);
+  const { client: other } = scripted((path) => (path === '/v1/acquire' ? admitted : problem(409, 'settled')));
+  await assert.rejects(other.acquire({ entity: 'a', resource: 'm' }, (lease) => lease.adjust({ tpm: 1 })), { name: 'LeaseExpired' });
+});
+
 test('slots are renewed at half of their time, under the id of the last answer', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const { client, seen } = scripted((path) => (path === '/v1/acquire' ? { ...admitted, held_for: 60 }
