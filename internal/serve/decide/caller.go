@@ -91,16 +91,25 @@ func (d *Decider) Turn(ctx context.Context, c *Caller, lim *weir.Limiter) (err e
 	if p.Outage == nil { // the store never waits
 		return nil
 	}
-	c.Leave()
+	c.endTurn()
 	c.leave, err = p.Gate.Enter(ctx, lim.Namespace(), 1)
 	return err
 }
 
-// Leave ends the turn of Turn, if there is one: for a request that does not call the store any more.
-func (c *Caller) Leave() {
+func (c *Caller) endTurn() {
 	if c.leave != nil {
 		c.leave()
 		c.leave = nil
+	}
+}
+
+// Leave ends the turn of Turn, and returns the slot of Join: for a request of which only the answer is left, which its
+// client may take its time to read.
+func (c *Caller) Leave() {
+	c.endTurn()
+	if c.extra != nil {
+		c.extra.Free(c.name())
+		c.extra = nil
 	}
 }
 
@@ -122,11 +131,9 @@ func (c *Caller) End() {
 // free returns the slots, and ends the turn.
 func (c *Caller) free() {
 	c.Leave()
-	for _, held := range []**admission.Slots{&c.slots, &c.extra} {
-		if *held != nil {
-			(*held).Free(c.name())
-			*held = nil
-		}
+	if c.slots != nil {
+		c.slots.Free(c.name())
+		c.slots = nil
 	}
 }
 

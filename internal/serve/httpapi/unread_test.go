@@ -106,3 +106,30 @@ func TestUnreadAnswers(t *testing.T) {
 		})
 	}
 }
+
+// TestUnreadPlans checks that clients that do not read what they were answered about manifests keep nobody from theirs.
+func TestUnreadPlans(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	synctest.Test(t, func(t *testing.T) {
+		var resources []string
+		for i := range 100 {
+			resources = append(resources, fmt.Sprintf(`"r%d":{"limits":{"rpm":{"capacity":1}}}`, i))
+		}
+		body := `{"namespace":"blue","resources":{` + strings.Join(resources, ",") + `}}`
+		read := make(chan struct{})
+		defer close(read)
+		for _, who := range []string{"read", "read", "read", "admin"} { // as many as are worked on at once
+			r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/manifests/plan", strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Authorization", "Bearer "+g.tokens[who])
+			u := &unread{httptest.NewRecorder(), read, 0}
+			go g.h.ServeHTTP(u, r)
+			synctest.Wait()
+			if u.held == 0 {
+				t.Fatalf("got %d %s", u.Code, u.Body)
+			}
+		}
+		g.as(t, 200, "root", "POST /v1/manifests/plan", body)
+	})
+}
