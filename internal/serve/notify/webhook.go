@@ -48,7 +48,8 @@ type Config struct {
 	Insecure bool
 	// Secret signs the events. It must have at least 16 bytes.
 	Secret []byte
-	// Queue is the maximum number of waiting events; one more drops the oldest. Defaults to 1,024.
+	// Queue is the maximum number of waiting events; one more drops the oldest of the namespace that has most. Defaults
+	// to 1,024.
 	Queue int
 	// Client sends the requests. Redirects are not followed. Defaults to a client of the webhook's own.
 	Client *http.Client
@@ -90,6 +91,7 @@ type Webhook struct {
 // delivery is an event that is being delivered.
 type delivery struct {
 	id       string
+	of       string // the namespace
 	body     []byte
 	what     slog.Attr
 	number   uint64 // in order of arrival
@@ -151,7 +153,7 @@ func loopback(host string) bool {
 // NearLimit queues an event without blocking, for [weir.Observer]. After Close it drops the event.
 func (w *Webhook) NearLimit(_ context.Context, e weir.NearLimitEvent) {
 	now := time.Now()
-	d := &delivery{id: e.ID, body: Body(&e), what: attrOf(&e), born: now, due: now}
+	d := &delivery{id: e.ID, of: e.Namespace, body: Body(&e), what: attrOf(&e), born: now, due: now}
 	w.mu.Lock()
 	if w.closed {
 		w.stats.Dropped++
@@ -167,13 +169,22 @@ func (w *Webhook) NearLimit(_ context.Context, e weir.NearLimitEvent) {
 	w.warn(dropped)
 }
 
-// trim drops the oldest event if there are too many. If it is time for a log line, it returns how many have been
-// dropped so far. The webhook is locked.
+// trim drops the oldest event of the namespace that has most if there are too many. If it is time for a log line, it
+// returns how many have been dropped so far. The webhook is locked.
 func (w *Webhook) trim(now time.Time) (dropped uint64) {
 	if len(w.queue) <= w.cfg.Queue {
 		return 0
 	}
-	w.queue = slices.Delete(w.queue, 0, 1)
+	at, waiting := 0, make(map[string]int)
+	for _, d := range w.queue {
+		waiting[d.of]++
+	}
+	for i, d := range w.queue {
+		if waiting[d.of] > waiting[w.queue[at].of] {
+			at = i
+		}
+	}
+	w.queue = slices.Delete(w.queue, at, at+1)
 	w.stats.Dropped++
 	if !w.warned.IsZero() && now.Sub(w.warned) < warnEvery {
 		return 0

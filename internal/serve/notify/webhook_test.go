@@ -256,6 +256,29 @@ func TestOverflows(t *testing.T) {
 	})
 }
 
+// Events of one namespace, however many, take the place of none of another.
+func TestOverflowsAlone(t *testing.T) {
+	t.Parallel()
+	r := &receiver{answer: func(n int) (int, http.Header, error) {
+		if n == 1 {
+			return 429, http.Header{"Retry-After": {"300"}}, nil
+		}
+		return 200, nil, nil
+	}}
+	bubble(t, r, func(cfg *notify.Config) { cfg.Queue = 3 }, func(t *testing.T, w *notify.Webhook, _ *bytes.Buffer) {
+		other := near("other")
+		other.Namespace = "other"
+		w.NearLimit(t.Context(), other)
+		synctest.Wait()
+		for _, id := range []string{"a", "b", "c", "d", "e"} {
+			w.NearLimit(t.Context(), near(id))
+		}
+		later()
+		r.want(t, "other +0s", "d +5m0s", "e +5m0s", "other +5m0s")
+		wantStats(t, w, notify.Stats{Delivered: 3, Dropped: 3})
+	})
+}
+
 // Close sends waiting events once more, even if the receiver asked for a pause.
 func TestCloseFlushes(t *testing.T) {
 	t.Parallel()
