@@ -23,6 +23,8 @@ import (
 	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/httpapi"
+	"github.com/weirlimits/weir/store"
+	"github.com/weirlimits/weir/store/disk"
 	"github.com/weirlimits/weir/store/memory"
 )
 
@@ -156,6 +158,33 @@ func TestConnectionsOfOneToken(t *testing.T) {
 	}
 }
 
+// turns counts those that requests have taken to call the store, and those that they have now.
+type turns struct{ all, now int }
+
+// counted returns a fixture over a store for which requests take turns, one at a time.
+func counted(t *testing.T, st store.Store, limits ...weir.Limit) (*fixture, *turns) {
+	t.Helper()
+	lim, err := weir.New(weir.Config{Store: st})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lim.Close() })
+	n := new(turns)
+	parts.Of(lim).Gate.Use(func(context.Context, string, int) (func(), error) {
+		n.all++
+		n.now++
+		return func() { n.now-- }, nil
+	})
+	if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{Resource: "gpt-4"}, limits...); err != nil {
+		t.Fatal(err)
+	}
+	s, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: lim}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fixture{st, lim, s.Handler()}, n
+}
+
 // TestSlowBodiesTakeNoTurn checks that requests about leases do not keep others from the store before their bodies have arrived.
 func TestSlowBodiesTakeNoTurn(t *testing.T) {
 	t.Parallel()
@@ -163,37 +192,33 @@ func TestSlowBodiesTakeNoTurn(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			free := stuck{memory.New(nil), make(chan struct{})}
 			close(free.release)
-			lim, err := weir.New(weir.Config{Store: free})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer lim.Close()
-			turns := 0
-			parts.Of(lim).Gate.Use(func(context.Context, string, int) (func(), error) {
-				turns++
-				return func() { turns-- }, nil
-			})
-			limit := weir.Limit{Name: "parallel", Slots: 1}
-			if err := admin.New(lim).Limits.Set(t.Context(), admin.Scope{Resource: "gpt-4"}, weir.PerMinute("tpm", 10), limit); err != nil {
-				t.Fatal(err)
-			}
-			s, err := httpapi.New(httpapi.Config{Config: decide.Config{Limiter: lim}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			f := &fixture{free, lim, s.Handler()}
+			f, turns := counted(t, free, weir.PerMinute("tpm", 10), weir.Limit{Name: "parallel", Slots: 1})
 			target := "/v1/leases/" + f.must(t, 200, "POST", "/v1/acquire", acquireOne).JSON["lease"].(string) + "/" + to
 			body, send := io.Pipe()
 			answered := f.start(t, "POST", target, body)
 			synctest.Wait()
-			if turns != 0 {
-				t.Errorf("%s: took %d turns", to, turns)
+			if turns.now != 0 {
+				t.Errorf("%s: has a turn", to)
 			}
 			_, _ = io.WriteString(send, map[bool]string{true: `{"tokens":{"tpm":1}}`, false: `{}`}[to == "adjust"])
 			send.Close()
-			if w := <-answered; w.Code >= 300 || turns != 0 {
-				t.Errorf("%s: got %d %s, and %d turns are left", to, w.Code, w.Body, turns)
+			if w := <-answered; w.Code >= 300 || turns.now != 0 {
+				t.Errorf("%s: got %d %s, and %d turns are left", to, w.Code, w.Body, turns.now)
 			}
 		})
+	}
+}
+
+// TestUsageStreamTakesTurns checks that streams of usage read the store in turn, and keep nobody from it meanwhile.
+func TestUsageStreamTakesTurns(t *testing.T) {
+	t.Parallel()
+	st, err := disk.Open(t.TempDir(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	f, turns := counted(t, st, weir.PerMinute("tpm", 10))
+	if a := f.do(t, "GET", "/v1/usage/stream?by=namespace&max=1", ""); a.Code != 200 || turns.all != 1 || turns.now != 0 {
+		t.Errorf("got %d %s, with %+v", a.Code, a.Body, *turns)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/admin"
 	"github.com/weirlimits/weir/internal/api"
+	"github.com/weirlimits/weir/internal/serve/decide"
 )
 
 // runningUsage selects the usage of the current window. Usage by store covers all namespaces together.
@@ -44,7 +45,7 @@ func (s streams) streamUsage(w http.ResponseWriter, r *http.Request) error {
 		defer tick.Stop()
 		var last []byte
 		for {
-			event, err := runningWindow(ctx, lim, u)
+			event, err := s.runningWindow(ctx, callerOf(r), lim, u)
 			if err == nil && !bytes.Equal(event, last) {
 				last, err = event, send(event)
 			}
@@ -60,8 +61,14 @@ func (s streams) streamUsage(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// runningWindow returns the current window as JSON on one line.
-func runningWindow(ctx context.Context, lim *weir.Limiter, u admin.UsageQuery) ([]byte, error) {
+// runningWindow returns the current window as JSON on one line, when it is the caller's turn.
+func (s streams) runningWindow(
+	ctx context.Context, c *decide.Caller, lim *weir.Limiter, u admin.UsageQuery,
+) ([]byte, error) {
+	if err := s.decide.Turn(ctx, c, lim); err != nil {
+		return nil, err
+	}
+	defer c.Leave()
 	u.From = time.Now()
 	sum, err := admin.New(lim).Usage.Sum(ctx, u)
 	if err != nil {
