@@ -210,9 +210,9 @@ type State struct {
 }
 
 // LimitState is the state of one limit of a bucket. While the bucket lives, Debited and Returned only grow, by the
-// amounts charged (forced or not) and given back. The Level of a limit of slots is how many were held at the time of
-// the snapshot or page. Of a balance, Debited - Returned - Level is what it had when the bucket was born, and what was
-// credited since.
+// amounts charged (forced or not) and given back; but each item of a split bucket may start again from 0. The Level of
+// a limit of slots is how many were held at the time of the snapshot or page. Of a balance, Debited - Returned - Level
+// is what it had when the bucket was born, and what was credited since.
 type LimitState struct {
 	Limit    *Limit
 	Level    int64

@@ -171,11 +171,10 @@ func (it *Item) Refill(k int, root *Item, id uint64, now int64) (u *expr.Update,
 		l := &empty[i]
 		if l.Has = it != Missing || root.TTL == 0; l.Has {
 			l.Level = clock.Add(on.Clock(l.Params, now), on.Burst(l.Params))
-			u.Op(expr.Remove, prefixDebited+l.Name)
-			u.Op(expr.Remove, prefixReturned+l.Name)
 		}
 	}
 	levels(u, empty)
+	it.uncount(u)
 	if root.TTL > 0 {
 		ttl := lease(on, empty, now)
 		u.Op(expr.Set, AttrTTL, ttl)

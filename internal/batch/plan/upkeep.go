@@ -129,8 +129,7 @@ func (it *Item) assertSet(u *expr.Update) {
 const mostSwept = 250
 
 // sweep removes overrides that are full, or limits that are full and about to be out of force, to make room for others.
-// Their counters are removed with them, so all counters start again under a new id. In a split bucket, only theirs do,
-// because its id stands for the counters of all shards.
+// Their counters are removed with them, so all counters of the item start again under a new id.
 type sweep struct{ names []string }
 
 func (s *sweep) write(w *Write, u *expr.Update) {
@@ -155,20 +154,18 @@ func (s *sweep) write(w *Write, u *expr.Update) {
 			u.Op(expr.Remove, prefixParams+name)
 		}
 	}
-	for i := range from.Limits {
-		l := &from.Limits[i]
-		swept := slices.Contains(s.names, l.Name)
-		if swept || w.On.N == 1 { // even if absent: others may write it meanwhile
-			u.Op(expr.Remove, prefixDebited+l.Name)
-			u.Op(expr.Remove, prefixReturned+l.Name)
-		}
-	}
-	if w.On.N > 1 {
-		return
+	from.uncount(u)
+	u.Op(expr.Set, attrID, int64(w.Birth&math.MaxInt64))
+}
+
+// uncount removes all counters, even those that are absent: others may write them meanwhile.
+func (it *Item) uncount(u *expr.Update) {
+	for i := range it.Limits {
+		u.Op(expr.Remove, prefixDebited+it.Limits[i].Name)
+		u.Op(expr.Remove, prefixReturned+it.Limits[i].Name)
 	}
 	u.Op(expr.Remove, attrTakes)
 	u.Op(expr.Remove, attrUndone)
-	u.Op(expr.Set, attrID, int64(w.Birth&math.MaxInt64))
 }
 
 func (*sweep) full(w *Write) int64 { return w.Now }
@@ -180,7 +177,7 @@ func (*forget) write(w *Write, u *expr.Update) {
 	it := w.Last
 	u.Op(expr.Equal, attrID, int64(it.ID))
 	w.On.assert(u)
-	for _, attr := range []string{attrEpoch, attrSet, attrOverrides, attrTakes, attrUndone} {
+	for _, attr := range []string{attrEpoch, attrSet, attrOverrides} {
 		u.Op(expr.Remove, attr)
 	}
 	if it.Held == 0 {
@@ -193,10 +190,9 @@ func (*forget) write(w *Write, u *expr.Update) {
 			u.Op(expr.Remove, attr)
 		}
 	}
+	it.uncount(u)
 	for i := range it.Limits {
 		name := it.Limits[i].Name
-		u.Op(expr.Remove, prefixDebited+name)
-		u.Op(expr.Remove, prefixReturned+name)
 		if p := it.Limits[i].Params; p != clock.Balance && (p.Kind() != clock.Slots || it.Held == 0) {
 			u.Op(expr.Remove, prefixLevel+name)
 			u.Op(expr.Remove, prefixParams+name)

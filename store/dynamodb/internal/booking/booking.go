@@ -51,7 +51,7 @@ type Ledger struct {
 
 // New returns a ledger of what m specifies, which keeps sums in a part of them.
 func New(calls *table.Table, m table.Metering, part int) *Ledger {
-	return &Ledger{calls: calls, books: newBooks(calls, m, part, nameOf)}
+	return &Ledger{calls: calls, books: newBooks(calls, m, part)}
 }
 
 // Booked is the result of [Ledger.Book].
@@ -220,22 +220,17 @@ func madeAt(is *plan.Item, created time.Time) int64 {
 }
 
 // readingOf returns the counters of an item. Undone takes, which are subtracted from requests in the end, are what the
-// bucket as a whole had returned.
+// bucket as a whole had returned. Overrides, of which there may be many, count as the limit that they override.
 func readingOf(it *plan.Item, created time.Time) ledger.Reading {
 	counts := ledger.AddCount(make([]ledger.Count, 0, 2+2*len(it.Limits)), "", ledger.Requests, it.Takes)
 	counts = ledger.AddCount(counts, "", ledger.Returned, it.Undone)
 	for i := range it.Limits {
 		c := &it.Limits[i]
-		counts = ledger.AddCount(counts, c.Name, ledger.Debited, c.Debited)
-		counts = ledger.AddCount(counts, c.Name, ledger.Returned, c.Returned)
+		name, _, _ := limitname.Parse(c.Name)
+		counts = ledger.AddCount(counts, name, ledger.Debited, c.Debited)
+		counts = ledger.AddCount(counts, name, ledger.Returned, c.Returned)
 	}
 	return ledger.Reading{ID: it.ID, Minute: minuteOf(it, created), Counts: counts}
-}
-
-// nameOf returns the name of a limit in windows, where overrides count as the limit that they override.
-func nameOf(limit string) string {
-	name, _, _ := limitname.Parse(limit)
-	return name
 }
 
 // tally adds what a process has counted.

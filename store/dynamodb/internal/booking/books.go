@@ -23,16 +23,14 @@ import (
 type books struct {
 	table.Metering
 
-	t         *table.Table
-	part      int // of the sums that many buckets share; books with different parts do not contend
-	limitName func(string) string
-	parents   ledger.Parents
+	t       *table.Table
+	part    int // of the sums that many buckets share; books with different parts do not contend
+	parents ledger.Parents
 }
 
-// newBooks returns the books of a table in which m is booked. limitName returns the limit that windows name, given the
-// name of a counter.
-func newBooks(t *table.Table, m table.Metering, part int, limitName func(string) string) *books {
-	b := &books{Metering: m, t: t, part: part % table.UsageParts, limitName: limitName}
+// newBooks returns the books of a table in which m is booked.
+func newBooks(t *table.Table, m table.Metering, part int) *books {
+	b := &books{Metering: m, t: t, part: part % table.UsageParts}
 	b.parents = ledger.Parents{Look: b.lookUp, Keep: time.Minute, Now: t.Clock}
 	return b
 }
@@ -173,7 +171,8 @@ func (b *books) put(a *Account) *types.Put {
 	return p
 }
 
-// update returns the update of a window, nil if nothing changes.
+// update returns the update of a window, nil if nothing changes. Undone takes, which are what a bucket as a whole had
+// returned, are subtracted from its requests.
 func (b *books) update(w ledger.Window, counts []store.LimitFigures) *types.Update {
 	u := &types.Update{
 		TableName: aws.String(b.t.Name()), Key: b.key(w).Item(),
@@ -181,7 +180,10 @@ func (b *books) update(w ledger.Window, counts []store.LimitFigures) *types.Upda
 		ExpressionAttributeValues: make(map[string]types.AttributeValue),
 	}
 	var adds []string
-	for _, c := range b.named(counts) {
+	for _, c := range counts {
+		if c.Limit == "" {
+			c.Requests, c.Returned = c.Requests-c.Returned, 0
+		}
 		ledger.Letters(&c.Figures, func(letter string, n int64) {
 			at := strconv.Itoa(len(adds))
 			adds = append(adds, "#"+at+" :"+at)
@@ -199,20 +201,6 @@ func (b *books) update(w ledger.Window, counts []store.LimitFigures) *types.Upda
 	}
 	u.UpdateExpression = &expr
 	return u
-}
-
-// named returns counts by the names that windows have for limits. Undone takes, which are what a bucket as a whole had
-// returned, are subtracted from its requests.
-func (b *books) named(counts []store.LimitFigures) []store.LimitFigures {
-	var out []store.LimitFigures
-	for _, c := range counts {
-		if c.Limit == "" {
-			c.Requests, c.Returned = c.Requests-c.Returned, 0
-		}
-		c.Limit = b.limitName(c.Limit)
-		out = store.MergeFigures(out, []store.LimitFigures{c})
-	}
-	return out
 }
 
 func (b *books) key(w ledger.Window) table.Key {
