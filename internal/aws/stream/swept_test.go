@@ -51,3 +51,33 @@ func TestOverridesSwept(t *testing.T) {
 		})
 	}
 }
+
+// What a process has counted of many buckets whose limits have long names is booked: an item of the table holds only so
+// much.
+func TestLargeCounts(t *testing.T) {
+	t.Parallel()
+	const buckets, limits = 100, 10
+	st := newStage(t)
+	handle := stream.Handler(stream.Config{Store: st.store})
+	st.deliver(t, handle, nil)
+	name := func(n int) string { return fmt.Sprintf("%0*d", store.MaxID, n) }
+	readings := make([]store.Reading, buckets)
+	for i := range readings {
+		r := &readings[i]
+		*r = store.Reading{Bucket: alice, Source: "p", ID: 1, At: st.clock.Now()}
+		r.Bucket.Entity = fmt.Sprint(i)
+		for n := range limits {
+			r.Counts = append(r.Counts, store.LimitFigures{Limit: name(n), Figures: store.Figures{Refused: 1, RefusedTokens: 5000}})
+		}
+	}
+	if err := st.store.Count(t.Context(), readings...); err != nil {
+		t.Fatal(err)
+	}
+	if failed := st.deliver(t, handle, st.taken()).BatchItemFailures; len(failed) > 0 {
+		t.Errorf("%d records failed", len(failed))
+	}
+	got := figures(t, st.store, name(7), func(f *store.LimitFigures) int64 { return f.Refused })
+	if n := got[synWindow{store.OfNamespace, "", store.Daily, store.Daily.Start(evening).Unix()}]; n != buckets {
+		t.Errorf("%d of %d refusals are booked", n, buckets)
+	}
+}

@@ -3,7 +3,7 @@ package table
 import (
 	"context"
 	"fmt"
-	"slices"
+	"iter"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -17,16 +17,18 @@ import (
 var _ store.Usage = (*Windows)(nil)
 
 const (
-	// toldAtOnce is how many readings an item of a process's counts holds.
+	// toldAtOnce is how many readings an item of a process's counts holds at most, and maxTold about how many bytes of
+	// them: an item may have 400 KB.
 	toldAtOnce = 200
+	maxTold    = 128 << 10
 	// keepTold is how long such an item lives: as long as the stream keeps it.
 	keepTold = 24 * time.Hour
 	// startsAtOnce is how many windows of one subject are read at once.
 	startsAtOnce = 32
 )
 
-// Count implements [store.Usage]. It puts the readings into items, each with up to 200 of one namespace, which the
-// stream carries to the ledger that books them. The windows contain them once that is done.
+// Count implements [store.Usage]. It puts the readings into items, each with up to 200 of one namespace, or fewer if
+// they are large, which the stream carries to the ledger that books them. The windows contain them once that is done.
 func (ws *Windows) Count(ctx context.Context, readings ...store.Reading) error {
 	if err := ws.t.Ready(ctx); err != nil {
 		return err
@@ -45,8 +47,8 @@ func (ws *Windows) Count(ctx context.Context, readings ...store.Reading) error {
 	}
 	for w, told := range by {
 		n := 0
-		for part := range slices.Chunk(told, toldAtOnce) {
-			if err := ws.t.tell(ctx, TallyKey(w.namespace, w.source, n), part); err != nil {
+		for raw := range parts(told) {
+			if err := ws.t.tell(ctx, TallyKey(w.namespace, w.source, n), raw); err != nil {
 				return err
 			}
 			n++
@@ -55,9 +57,27 @@ func (ws *Windows) Count(ctx context.Context, readings ...store.Reading) error {
 	return nil
 }
 
-func (t *Table) tell(ctx context.Context, key Key, told []ledger.Observation) error {
+// parts yields observations as the items hold them.
+func parts(told []ledger.Observation) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for most := toldAtOnce; len(told) > 0; {
+			n := min(len(told), most)
+			raw := ledger.AppendTold(nil, told[:n])
+			if n > 1 && len(raw) > maxTold {
+				most = n / 2
+				continue
+			}
+			if !yield(raw) {
+				return
+			}
+			told = told[n:]
+		}
+	}
+}
+
+func (t *Table) tell(ctx context.Context, key Key, raw []byte) error {
 	it := key.Item()
-	it[AttrValue] = &types.AttributeValueMemberB{Value: ledger.AppendTold(nil, told)}
+	it[AttrValue] = &types.AttributeValueMemberB{Value: raw}
 	it[AttrTTL] = Num(t.Clock().Add(keepTold).Unix())
 	err := t.Attempt(ctx, func(ctx context.Context) error {
 		_, err := t.cfg.Client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &t.cfg.Table, Item: it}, Once...)
