@@ -48,13 +48,14 @@ const openMinutes = 20
 // keeps its records.
 const Late = 2 * 24 * 60
 
-// maxBirths is how many births an account remembers, because some items are reset all the time. Births of the last
-// bornLate minutes are kept however many there are, because reports of a birth may be a little late.
-const maxBirths, bornLate = 512, 2
+// maxBirths is how many births an account remembers, because some items are reset all the time, and maxCounters how
+// many bytes their counters may take, because each may have other limits. Births of the last bornLate minutes are kept
+// however many there are, because reports of a birth may be a little late.
+const maxBirths, maxCounters, bornLate = 512, 64 << 10, 2
 
 // See records readings and returns the resulting changes. They depend only on the set of readings: their order does not
 // matter within [openMinutes], and repetition never does. Births that are older than late minutes and have successors
-// are closed, and so are the oldest beyond [maxBirths].
+// are closed, and so are the oldest beyond [maxBirths] or [maxCounters].
 func (s *Source) See(readings []Reading, late int64) []Delta {
 	s.begun = false
 	var changes []Change
@@ -101,13 +102,17 @@ func (s *Source) see(x *Reading, late int64, changes []Change) []Change {
 // close forgets births that are too old or too many.
 func (s *Source) close(newest, late int64) {
 	before := newest - late
-	if len(s.births) > maxBirths {
+	counters := 0
+	for i := range s.account.trails {
+		counters += len(s.account.trails[i].limit) + 24
+	}
+	if len(s.births) > maxBirths || counters > maxCounters {
 		minutes := make([]int64, len(s.births))
 		for i, b := range s.births {
 			minutes[i] = b.minute
 		}
 		slices.Sort(minutes)
-		s.closed = max(s.closed, min(minutes[len(minutes)-maxBirths/2], newest-bornLate))
+		s.closed = max(s.closed, min(minutes[len(minutes)-min(len(minutes), maxBirths)/2], newest-bornLate))
 		before = max(before, s.closed)
 	}
 	open := make(map[uint64]bool, len(s.births))
