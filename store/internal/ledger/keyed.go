@@ -161,16 +161,36 @@ func (k keyed) write(w Window, changes []store.LimitFigures, peaks Sums) error {
 	for i := range changes {
 		for f := range figures {
 			if n := *Field(&changes[i].Figures, f); n != 0 {
-				counts = add(counts, changes[i].Limit, f, n)
+				counts = add(counts, named(counts, changes[i].Limit), f, n)
 			}
 		}
 	}
 	if w.Type != store.Hourly {
-		counts = store.MergeFigures(counts, peaks[w])
+		for _, p := range peaks[w] {
+			p.Limit = named(counts, p.Limit)
+			counts = store.MergeFigures(counts, []store.LimitFigures{p})
+		}
 	} else if w.Of == store.OfBucket {
 		w.spread(counts, peaks)
 	}
 	return k.tx.Put(key, appendCounts(nil, counts))
+}
+
+// maxNamed is how many limits a window names: requests can bring limits of ever new names.
+const maxNamed = 1000
+
+// Others stands for the limits for which a window has no room.
+const Others = "_default_"
+
+// named returns the limit as which a window with some counts counts a limit.
+func named(counts []store.LimitFigures, limit string) string {
+	_, found := slices.BinarySearchFunc(counts, limit, func(c store.LimitFigures, l string) int {
+		return cmp.Compare(c.Limit, l)
+	})
+	if found || limit == "" || len(counts) < maxNamed {
+		return limit
+	}
+	return Others
 }
 
 // spread passes an hour's peaks on to the longer windows that contain it.

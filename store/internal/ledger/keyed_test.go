@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -204,6 +205,45 @@ func TestExpire(t *testing.T) {
 	}
 	if mem.Len() != before-1 {
 		t.Errorf("%d keys are left of %d, want the ended account gone", mem.Len(), before)
+	}
+}
+
+// A window names only so many limits, and counts the others as one. All figures stay the same.
+func TestManyNames(t *testing.T) {
+	t.Parallel()
+	tx := new(ledger.Mem)
+	const buckets, limits = 150, 16
+	for i := range buckets {
+		o := ledger.Observation{
+			Bucket:  store.Bucket{Namespace: "n", Entity: fmt.Sprint(i / 100), Resource: "api"},
+			Reading: ledger.Reading{ID: uint64(i + 1), Minute: 30_000_000 + int64(i)},
+		}
+		for n := range limits {
+			o.Counts = append(o.Counts, ledger.Count{Limit: fmt.Sprint(i*limits + n), Figure: ledger.Debited, Value: 5})
+		}
+		if err := ledger.Apply(tx, []ledger.Observation{o}, family); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, of := range []store.UsageOf{store.OfBucket, store.OfResource, store.OfNamespace, store.OfStore} {
+		for _, w := range store.Windows {
+			page, err := ledger.List(tx, &store.UsageQuery{Namespace: "n", Of: of, Window: w, From: never, To: forever})
+			if err != nil {
+				t.Fatal(err)
+			}
+			debited := int64(0)
+			for _, r := range page.Records {
+				if n := len(r.Counts); n > 1001 {
+					t.Errorf("a %s window of %c has %d limits", w, of, n)
+				}
+				for _, c := range r.Counts {
+					debited += c.Debited
+				}
+			}
+			if debited != 5*buckets*limits {
+				t.Errorf("%s windows of %c: %d debited of %d", w, of, debited, 5*buckets*limits)
+			}
+		}
 	}
 }
 

@@ -102,11 +102,7 @@ func (s *Source) see(x *Reading, late int64, changes []Change) []Change {
 // close forgets births that are too old or too many.
 func (s *Source) close(newest, late int64) {
 	before := newest - late
-	counters := 0
-	for i := range s.account.trails {
-		counters += len(s.account.trails[i].limit) + 24
-	}
-	if len(s.births) > maxBirths || counters > maxCounters {
+	if len(s.births) > maxBirths || s.counters() > maxCounters {
 		minutes := make([]int64, len(s.births))
 		for i, b := range s.births {
 			minutes[i] = b.minute
@@ -122,6 +118,17 @@ func (s *Source) close(newest, late int64) {
 	s.account.trails = slices.DeleteFunc(s.account.trails, func(t trail) bool { return !open[t.birth] })
 	s.births = slices.DeleteFunc(s.births, func(b birth) bool { return !open[b.id] })
 }
+
+// counters returns about how many bytes the counters take.
+func (s *Source) counters() (size int) {
+	for i := range s.account.trails {
+		size += len(s.account.trails[i].limit) + 24
+	}
+	return size
+}
+
+// Many reports whether what was seen may have had more limits than usual.
+func (s *Source) Many() bool { return s.counters() > maxCounters/4 }
 
 // Begun reports whether the last [Source.See] started a birth from its base. Such a source must be stored even if it
 // changed nothing, because otherwise the next reading would count the birth from zero.

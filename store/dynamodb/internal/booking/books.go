@@ -26,6 +26,7 @@ type books struct {
 	t       *table.Table
 	part    int // of the sums that many buckets share; books with different parts do not contend
 	parents ledger.Parents
+	names   names
 }
 
 // newBooks returns the books of a table in which m is booked.
@@ -124,6 +125,11 @@ func (b *books) lookUp(ctx context.Context, entities []store.Key) ([]string, err
 
 // Apply implements [ledger.Backend], in one transaction.
 func (b *books) Apply(ctx context.Context, entries []*Booking, sums ledger.Sums) error {
+	ctx, cancel := b.t.Within(ctx)
+	defer cancel()
+	if err := b.bound(ctx, entries, sums); err != nil {
+		return err
+	}
 	in := &dynamodb.TransactWriteItemsInput{}
 	for _, e := range entries {
 		if e.Account.stored {
@@ -138,8 +144,6 @@ func (b *books) Apply(ctx context.Context, entries []*Booking, sums ledger.Sums)
 	if len(in.TransactItems) == 0 {
 		return nil // nothing new
 	}
-	ctx, cancel := b.t.Within(ctx)
-	defer cancel()
 	err := b.t.Attempt(ctx, func(ctx context.Context) error {
 		_, err := b.t.Client().TransactWriteItems(ctx, in, table.Once...)
 		return err
