@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -228,6 +229,39 @@ func TestManifestLock(t *testing.T) {
 		var config *weir.ConfigError
 		if _, err := admin.New(lim).Manifests.Lock(ann, "_", time.Second); !errors.As(err, &config) {
 			t.Error(err)
+		}
+	})
+}
+
+// A holder that lost the lock writes nothing over what the one after it has recorded, or records now.
+func TestLostLockWritesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lim, ctx := limiterOn(t, memory.New(nil)), t.Context()
+		var locks [3]*admin.ManifestLock
+		for i := range locks {
+			var err error
+			locks[i], err = admin.New(lim).Manifests.Lock(ctx, "m", time.Second)
+			must(t, err)
+			time.Sleep(time.Second)
+		}
+		a, b := admin.RecordID{Scope: admin.Scope{Resource: "a"}}, admin.RecordID{Scope: admin.Scope{Resource: "b"}}
+		must(t, locks[2].SetManaged(ctx, []admin.RecordID{a}))
+		if err := locks[0].SetManaged(ctx, []admin.RecordID{a, b}); !errors.Is(err, weir.ErrConflict) {
+			t.Errorf("listed: %v", err)
+		}
+		_, err := locks[2].Record(ctx, admin.Revision{Hash: "x"}, []byte("text"))
+		must(t, err)
+		for _, lost := range locks[:2] {
+			if _, err := lost.Record(ctx, admin.Revision{Hash: "y"}, []byte("another text")); !errors.Is(err, weir.ErrConflict) {
+				t.Errorf("recorded: %v", err)
+			}
+		}
+		if rev, text, err := admin.New(lim).Manifests.Revision(ctx, "m", 1); err != nil || rev.Hash != "x" || string(text) != "text" {
+			t.Errorf("%+v, %q, %v", rev, text, err)
+		}
+		if s, err := admin.New(lim).Manifests.State(ctx, "m"); err != nil || !slices.Equal(s.Managed, []admin.RecordID{a}) {
+			t.Errorf("managed: %v, %v", s.Managed, err)
 		}
 	})
 }

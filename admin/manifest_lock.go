@@ -22,6 +22,7 @@ type ManifestLock struct {
 	catalog catalog
 	space   string
 	ttl     time.Duration
+	token   string
 	m       manifestState
 }
 
@@ -41,15 +42,13 @@ func (s *Manifests) read(ctx context.Context, space, name string) (manifestState
 	return manifestOf(r)
 }
 
-func manifestOf(r store.Record) (manifestState, error) {
-	m := manifestState{key: r.Key, version: r.Version}
+func manifestOf(r store.Record) (m manifestState, err error) {
+	m.key, m.version = r.Key, r.Version
 	if r.Version != 0 {
-		if err := record.Decode(r, &m.rec); err != nil {
-			return m, err
-		}
+		err = record.Decode(r, &m.rec)
 	}
 	m.last = Revision{r.Key.ID, m.rec.Revision, m.rec.Hash, m.rec.At, m.rec.By, m.rec.Summary}
-	return m, nil
+	return m, err
 }
 
 // Lock takes the lock of a manifest for ttl, at least a second. If the process ends without [ManifestLock.Release],
@@ -66,7 +65,7 @@ func (s *Manifests) Lock(ctx context.Context, name string, ttl time.Duration) (*
 	if err != nil {
 		return nil, err
 	}
-	k := &ManifestLock{catalog: s.catalog, space: space, ttl: ttl}
+	k := &ManifestLock{catalog: s.catalog, space: space, ttl: ttl, token: rand.Text()}
 	err = policy.Retry(ctx, "lock of manifest "+strconv.Quote(name), func() (err error) {
 		if k.m, err = s.read(ctx, space, name); err != nil {
 			return err
@@ -74,7 +73,7 @@ func (s *Manifests) Lock(ctx context.Context, name string, ttl time.Duration) (*
 		if held := k.m.rec.Lock; held != nil && time.Now().Before(held.Until) {
 			return &LockedError{Manifest: name, By: held.By, Until: held.Until}
 		}
-		k.m.rec.Lock = &record.Lock{Token: rand.Text(), By: record.Principal(ctx)}
+		k.m.rec.Lock = &record.Lock{Token: k.token, By: record.Principal(ctx)}
 		return k.extend(ctx)
 	})
 	if err != nil {
@@ -96,7 +95,9 @@ func (k *ManifestLock) extend(ctx context.Context) error {
 
 // put writes the manifest's record. The lock relies on nobody else having written it since.
 func (k *ManifestLock) put(ctx context.Context, events []record.Event, more ...store.Write) error {
-	err := k.catalog.commit(ctx, k.space, events, append(more, record.Put(k.m.key, k.m.version, k.m.rec))...)
+	err := revision.Again(ctx, k.catalog.parts.Store, k.m.key, k.token, &k.m.version, func() error {
+		return k.catalog.commit(ctx, k.space, events, append(more, record.Put(k.m.key, k.m.version, k.m.rec))...)
+	})
 	if err == nil {
 		k.m.version++
 	}
@@ -133,9 +134,9 @@ func (k *ManifestLock) SetManaged(ctx context.Context, all []RecordID) error {
 	if k.m.rec.Lock == nil {
 		return fmt.Errorf("list what a manifest manages: the lock was released: %w", weir.ErrConflict)
 	}
-	list, err := k.catalog.text(k.space, k.m.key.ID, 0).List(ctx, k.m.rec.Managed, all)
+	list, err := k.catalog.text(k.space, &k.m, 0).List(ctx, k.m.rec.Managed, all)
 	if err != nil || list == k.m.rec.Managed {
-		return err
+		return k.lost(err)
 	}
 	k.m.rec.Managed = list
 	return k.lost(k.extend(ctx))
@@ -148,9 +149,9 @@ func (k *ManifestLock) Record(ctx context.Context, rev Revision, text []byte) (R
 	}
 	last := k.m.last
 	rev.Manifest, rev.Revision, rev.At, rev.By = k.m.key.ID, last.Revision+1, record.Stamp(), record.Principal(ctx)
-	parts, err := k.catalog.text(k.space, rev.Manifest, rev.Revision).Write(ctx, text)
+	parts, err := k.catalog.text(k.space, &k.m, rev.Revision).Write(ctx, text)
 	if err != nil {
-		return rev, err
+		return rev, k.lost(err)
 	}
 	k.m.rec = record.Manifest{
 		Revision: rev.Revision, Hash: rev.Hash, At: rev.At, By: rev.By, Summary: rev.Summary, Managed: k.m.rec.Managed,
@@ -180,7 +181,7 @@ func (k *ManifestLock) lost(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, store.ErrConflict):
+	case errors.Is(err, store.ErrConflict), errors.Is(err, weir.ErrConflict):
 		return fmt.Errorf("the lock of manifest %q was lost: %w", k.m.key.ID, weir.ErrConflict)
 	}
 	return fmt.Errorf("lock of manifest %q: %w", k.m.key.ID, err)

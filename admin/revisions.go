@@ -77,9 +77,9 @@ func (s *Manifests) Revision(ctx context.Context, manifest string, number int) (
 	if err != nil {
 		return Revision{}, nil, err
 	}
+	m := manifestState{key: record.ManifestKey(space, manifest)}
 	if number == 0 {
-		m, err := s.read(ctx, space, manifest)
-		if err != nil {
+		if m, err = s.read(ctx, space, manifest); err != nil {
 			return Revision{}, nil, err
 		}
 		number = m.last.Revision
@@ -95,14 +95,15 @@ func (s *Manifests) Revision(ctx context.Context, manifest string, number int) (
 	if err != nil {
 		return rev, nil, err
 	}
-	text, err := s.text(space, manifest, number).Read(ctx, r, rr.Parts)
+	text, err := s.text(space, &m, number).Read(ctx, r, rr.Parts)
 	return rev, text, err
 }
 
-// text returns the text of a revision.
-func (c catalog) text(space, manifest string, n int) *revision.Text {
+// text returns the text of a revision. It is written only while the manifest's record is as it was read.
+func (c catalog) text(space string, m *manifestState, n int) *revision.Text {
 	return &revision.Text{
-		Policies: c.parts.Policies, From: c.parts.Store, Namespace: space, Manifest: manifest, Revision: n,
+		Policies: c.parts.Policies, From: c.parts.Store, Namespace: space, Manifest: m.key.ID, Revision: n,
+		Held: store.Write{Record: store.Record{Key: m.key, Version: m.version}, Check: true},
 	}
 }
 
@@ -134,7 +135,7 @@ func (c catalog) state(ctx context.Context, space string, m *manifestState) (Man
 	case m.version == 0:
 		out.Managed = []RecordID{}
 	case m.rec.Managed != nil:
-		return out, c.text(space, m.key.ID, 0).Listed(ctx, *m.rec.Managed, &out.Managed)
+		return out, c.text(space, m, 0).Listed(ctx, *m.rec.Managed, &out.Managed)
 	}
 	return out, nil
 }

@@ -103,7 +103,8 @@ func Apply(ctx context.Context, lim *weir.Limiter, p *Plan, opts ApplyOptions) (
 		}
 		res.CreatedNamespace = err == nil
 	}
-	if len(todo) == 0 && (p.Last.Hash == p.Hash || p.Last.Revision == 0 && len(p.manifest.Records) == 0) {
+	same := p.Last.Hash == p.Hash || p.Last.Revision == 0 && len(p.manifest.Records) == 0
+	if len(todo) == 0 && p.Rollout == nil && same {
 		return res, nil
 	}
 	lock, err := takeLock(ctx, lim, p, opts)
@@ -151,10 +152,7 @@ func (p *Plan) applyWith(
 		err = &FailedError{len(res.Failed), len(todo), res.Failed[0]}
 	}
 	if err != nil {
-		// Release the lock even if ctx is done, but do not wait forever.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		_ = lock.Release(ctx) // the earlier error is the one to report
+		_ = unlock(ctx, lock) // the earlier error is the one to report
 		return res, err
 	}
 	if err := p.list(ctx, lock, todo, true); err != nil {
@@ -166,6 +164,13 @@ func (p *Plan) applyWith(
 		res.Revision = rev.Revision
 	}
 	return res, err
+}
+
+// unlock releases the lock even if ctx is done, but does not wait forever.
+func unlock(ctx context.Context, lock *admin.ManifestLock) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return lock.Release(ctx)
 }
 
 // list lists what the manifest manages: before the changes with what they add, and once they are done without what they

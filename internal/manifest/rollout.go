@@ -58,7 +58,7 @@ type StoppedError struct {
 // Error returns the reason, and what to do.
 func (e *StoppedError) Error() string {
 	if e.Restore != nil {
-		return fmt.Sprintf("stopped at %d%%: %s; not all changes were rolled back: %s; apply the previous manifest",
+		return fmt.Sprintf("stopped at %d%%: %s; not all changes were rolled back: %s; apply what is to be in force",
 			e.Percent, e.Err, e.Restore)
 	}
 	return fmt.Sprintf("stopped at %d%%: %s; the limits are as they were before", e.Percent, e.Err)
@@ -146,22 +146,22 @@ func Rollout(ctx context.Context, lim *weir.Limiter, p *Plan, opts RolloutOption
 	}
 	r := &rollout{lim: lim, lock: lock, plan: p, opts: opts, todo: todo}
 	if err := r.begin(ctx); err != nil {
-		return res, errors.Join(err, r.release(ctx))
+		return res, errors.Join(err, unlock(ctx, r.lock))
 	}
 	if err := r.run(ctx); err == errStaged { //nolint:errorlint // it is never wrapped
-		return res, r.release(ctx)
+		return res, unlock(ctx, r.lock)
 	} else if err != nil {
 		stopped := &StoppedError{Percent: r.state.Percent, Err: err, Restore: r.restore(ctx)}
-		_ = r.release(ctx) // the earlier error is the one to report
+		_ = unlock(ctx, r.lock) // the earlier error is the one to report
 		return res, stopped
 	}
 	last, err := Make(ctx, lim, p.manifest, PlanOptions{})
 	if err != nil {
-		return res, errors.Join(err, r.release(ctx))
+		return res, errors.Join(err, unlock(ctx, r.lock))
 	}
 	res, todo, err = last.todo(opts.ApplyOptions)
 	if err != nil || len(todo) == 0 && last.Last.Hash == last.Hash && last.Rollout == nil { // nothing to record
-		return res, errors.Join(err, r.release(ctx))
+		return res, errors.Join(err, unlock(ctx, r.lock))
 	}
 	return last.applyWith(ctx, lim, lock, res, todo, opts.ApplyOptions)
 }
@@ -349,8 +349,10 @@ const restoreWithin = 30 * time.Second
 func (r *rollout) restore(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreWithin)
 	defer cancel()
-	var ours []stage
-	var others error
+	if err := r.lock.Extend(ctx); err != nil { // others may have applied the manifest since it was lost
+		return err
+	}
+	ours, others := []stage(nil), error(nil)
 	for i := range r.state.Records { // a lost response, or an earlier process, may have changed them
 		s := &r.state.Records[i]
 		got, err := admin.New(r.lim).Manifests.Lookup(ctx, admin.RecordID{Scope: s.Scope})
@@ -373,11 +375,4 @@ func (r *rollout) restore(ctx context.Context) error {
 		return err
 	}
 	return errors.Join(others, r.lock.SetRollout(ctx, nil))
-}
-
-// release releases the lock even if ctx is done, but does not wait forever.
-func (r *rollout) release(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	return r.lock.Release(ctx)
 }

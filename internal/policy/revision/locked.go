@@ -1,11 +1,16 @@
 package revision
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/weirlimits/weir/internal/policy"
+	"github.com/weirlimits/weir/internal/policy/record"
+	"github.com/weirlimits/weir/store"
 )
 
 // LockedError reports that another process is applying a manifest.
@@ -23,3 +28,24 @@ func (e *LockedError) Error() string {
 
 // Is reports whether target is [policy.ErrConflict].
 func (e *LockedError) Is(target error) bool { return target == policy.ErrConflict }
+
+// Again makes a commit of a lock's holder, which asserts the version of the manifest's record. It makes it once more if
+// the record has another version but still the lock's token: a commit whose answer was lost has written it.
+func Again(
+	ctx context.Context, from store.Catalog, key store.Key, token string, version *uint64, commit func() error,
+) error {
+	err := commit()
+	if !errors.Is(err, store.ErrConflict) {
+		return err
+	}
+	now, bad := from.Get(ctx, key)
+	if bad != nil || now.Records[0].Version == 0 {
+		return cmp.Or(bad, err)
+	}
+	var m record.Manifest
+	if bad = record.Decode(now.Records[0], &m); bad != nil || m.Lock == nil || m.Lock.Token != token {
+		return cmp.Or(bad, err)
+	}
+	*version = now.Records[0].Version
+	return commit()
+}

@@ -21,6 +21,7 @@ type Text struct {
 	Namespace string // the opaque id
 	Manifest  string
 	Revision  int
+	Held      store.Write // what each write asserts: that the manifest's record is as its lock left it
 }
 
 func (t *Text) get(ctx context.Context, part int) (store.Record, error) {
@@ -60,7 +61,7 @@ func (t *Text) Write(ctx context.Context, text []byte) (int, error) {
 			if err != nil {
 				return err
 			}
-			return t.Policies.Commit(ctx, t.Namespace, nil, record.Put(r.Key, r.Version, part))
+			return t.Policies.Commit(ctx, t.Namespace, nil, record.Put(r.Key, r.Version, part), t.Held)
 		})
 		if err != nil {
 			return 0, err
