@@ -233,6 +233,27 @@ func TestManifestLock(t *testing.T) {
 	})
 }
 
+// The default limits of a plan are declared together with others of the plan, in either order.
+func TestDeclarePlanAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, first := range []int{0, 1} {
+		lim := limiterOn(t, memory.New(nil))
+		changes := []admin.DeclaredChange{
+			{After: declaredLimits(admin.Scope{Plan: "pro"}, "m", weir.PerMinute("rpm", 1))},
+			{After: declaredLimits(admin.Scope{Plan: "pro", Resource: "r"}, "m", weir.PerMinute("rpm", 2))},
+		}
+		for _, err := range admin.New(lim).Manifests.Declare(t.Context(), []admin.DeclaredChange{changes[first], changes[1-first]}) {
+			must(t, err)
+		}
+		for i := range changes {
+			want := changes[i].After.Limits
+			if got, err := admin.New(lim).Limits.Get(t.Context(), want.Scope); err != nil || !slices.Equal(got.Limits, want.Limits) {
+				t.Errorf("%d first: %+v has %+v, %v", first, want.Scope, got.Limits, err)
+			}
+		}
+	}
+}
+
 // A holder that lost the lock writes nothing over what the one after it has recorded, or records now.
 func TestLostLockWritesNothing(t *testing.T) {
 	t.Parallel()

@@ -159,6 +159,15 @@ func TestLocal(t *testing.T) {
 	if l, found, err := api.SetLimits.Call(t.Context(), c, none); err != nil || found || l != nil {
 		t.Errorf("nothing is set, but found %+v, %v, %v", l, found, err)
 	}
+	wrong := &api.LimitsChange{
+		Scope: api.Scope{Resource: "gpt-4"}, Limits: []weir.Limit{weir.PerMinute("rpm", 1)}, Group: new("a b\x00"),
+	}
+	if _, _, err := api.SetLimits.Call(t.Context(), c, wrong); err == nil {
+		t.Error("a group with such a name was set")
+	}
+	if l, _, err := api.ShowLimits.Call(t.Context(), c, &wrong.Scope); !errors.Is(err, weir.ErrNotFound) {
+		t.Errorf("half of a request that was refused is in force: %+v, %v", l, err)
+	}
 }
 
 type described struct {

@@ -196,6 +196,9 @@ func shown(ctx context.Context, lim *weir.Limiter, scope admin.Scope) (*Limits, 
 func setLimits(ctx context.Context, lim *weir.Limiter, q *LimitsChange) (*Limits, error) {
 	set, conditional, err := q.ofLimits(ctx, lim, q.of())
 	settings := q.OnUnavailable != nil || q.Group != nil
+	if err == nil && q.Group != nil && *q.Group != "" { // validate before anything is set
+		err = (&admin.ScopedLimits{Scope: q.of(), Group: *q.Group}).Validate()
+	}
 	switch {
 	case err != nil:
 	case q.Group != nil && (q.Resource == "" || q.Entity != "" || q.Plan != ""):

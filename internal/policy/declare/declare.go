@@ -261,13 +261,13 @@ func (d *Declaration) commit(ctx context.Context) error {
 	var events []record.Event
 	at := make(map[store.Key]int)
 	for _, st := range d.steps {
-		for _, w := range st.writes {
+		for j, w := range st.writes {
 			i, twice := at[w.Record.Key]
 			switch {
 			case !twice:
 				at[w.Record.Key] = len(writes)
 				writes = append(writes, w)
-			case writes[i].Check: // two entities under one parent, or a write, which asserts the same
+			case writes[i].Check, j == len(st.writes)-1: // both assert the same; the change's own write counts
 				writes[i] = w
 			}
 		}
