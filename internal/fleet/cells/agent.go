@@ -104,8 +104,7 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{cfg: cfg.withDefaults(), id: strings.ToLower(rand.Text()[:12]), contact: time.Now()}
-	a.local.cfg = &a.cfg
-	a.local.table.Store(&table{})
+	a.local.init(&a.cfg)
 	r := Registry{a.cfg.Registry}
 	at := fleet.Place{
 		Registry: r.records(), ID: a.cfg.Cell + "/" + a.id, Log: a.cfg.Log.With(slog.String("cell", a.cfg.Cell)),

@@ -32,8 +32,7 @@ var _ policy.Shares = (*Follower)(nil)
 func Follow(ctx context.Context, local store.Catalog, cell string) (*Follower, error) {
 	_, alone := local.(store.Exclusive)
 	f := &Follower{cfg: Config{Local: local, Cell: cell, Alone: alone}.withDefaults()}
-	f.local.cfg = &f.cfg
-	f.local.table.Store(&table{})
+	f.local.init(&f.cfg)
 	h, _, err := read[sharesRecord](ctx, local, record.SharesKey)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,9 @@
 package cells_test
 
 import (
+	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -60,6 +62,60 @@ func TestFollow(t *testing.T) {
 		w.want("", 1, 0)
 		if err := take(5); err != nil {
 			t.Errorf("with the whole: %v", err)
+		}
+	})
+}
+
+// Decisions that find out at once that there is a newer share read it once, and wait no longer than they may.
+func TestStaleTogether(t *testing.T) {
+	t.Parallel()
+	bubble(t, available, func(w *world) {
+		t := w.t
+		w.join("a", "b")
+		w.start("a")
+		w.start("b")
+		time.Sleep(5 * time.Second)
+		st := &slow{Catalog: w.stores["a"]}
+		f, err := cells.Follow(t.Context(), st, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := f.Share("").Epoch
+		together := func(within time.Duration) (took time.Duration) {
+			st.reads.Store(0)
+			began := time.Now()
+			var all sync.WaitGroup
+			for range 50 {
+				all.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), within)
+					defer cancel()
+					f.Stale(ctx, before)
+				})
+			}
+			all.Wait()
+			return time.Since(began)
+		}
+		st.takes = 10 * time.Millisecond
+		if took := together(time.Second); took > 2*st.takes || st.reads.Load() > 2 { // there is none yet
+			t.Errorf("%d reads in %s", st.reads.Load(), took)
+		}
+		if err := w.reg.Drain(t.Context(), "b", false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		st.takes = time.Hour
+		gone, stop := context.WithCancel(t.Context())
+		stop()
+		var reading sync.WaitGroup
+		reading.Go(func() { f.Stale(t.Context(), before) })
+		time.Sleep(time.Second)
+		began := time.Now()
+		if f.Stale(gone, before); time.Since(began) > 0 {
+			t.Errorf("waited %s for the read of another decision", time.Since(began))
+		}
+		reading.Wait()
+		if f.Share("").Epoch == before {
+			t.Error("the newer share was not read")
 		}
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"maps"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,7 +22,8 @@ type localShares struct {
 	cfg   *Config
 	table atomic.Pointer[table]
 
-	reading    sync.Mutex // guards the following
+	reading    chan struct{} // whose turn it is to read and write: full while it is somebody's. It guards the following
+	looked     time.Time     // when the last read that succeeded began
 	held       sharesRecord
 	adopted    time.Time // when the current record was first read
 	ack        Version   // nothing older is in use in the cell
@@ -41,8 +41,35 @@ type table struct {
 // minTimeout applies if the beat is shorter than a slow store's answer may take.
 const minTimeout = time.Second
 
-// read reads the cell's record and makes the deciders of this process use it.
-func (o *localShares) read(ctx context.Context) error { return o.adopt(ctx, nil) }
+func (o *localShares) init(cfg *Config) {
+	o.cfg, o.reading = cfg, make(chan struct{}, 1)
+	o.table.Store(&table{})
+}
+
+// turn waits until nobody else reads or writes, at most until ctx ends. Call done afterwards.
+func (o *localShares) turn(ctx context.Context) (done func(), err error) {
+	select {
+	case o.reading <- struct{}{}:
+		return func() { <-o.reading }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// read reads the cell's record and makes the deciders of this process use it. Those who call it while another reads
+// have one more read in common.
+func (o *localShares) read(ctx context.Context) error {
+	called := time.Now()
+	done, err := o.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if !o.looked.Before(called) {
+		return nil
+	}
+	return o.adoptNow(ctx, nil)
+}
 
 // share returns the share of a namespace that was read last.
 func (o *localShares) share(namespace string) policy.Share {
@@ -59,8 +86,16 @@ func (o *localShares) stale(ctx context.Context, epoch uint64) {
 
 // adopt makes the deciders of this process use the cell's record, which it first replaces by want, if that is newer.
 func (o *localShares) adopt(ctx context.Context, want *sharesRecord) error {
-	o.reading.Lock()
-	defer o.reading.Unlock()
+	done, err := o.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return o.adoptNow(ctx, want)
+}
+
+// adoptNow is adopt for a caller whose turn it is.
+func (o *localShares) adoptNow(ctx context.Context, want *sharesRecord) error {
 	for try := 1; ; try++ {
 		began := time.Now()
 		h, version, err := read[sharesRecord](ctx, o.cfg.Local, record.SharesKey)
@@ -138,6 +173,7 @@ func (o *localShares) logAccess(err error) {
 // putInForce puts a record into effect that was read or written no earlier than began.
 func (o *localShares) putInForce(h *sharesRecord, began time.Time) {
 	now := time.Now()
+	o.looked = began
 	if h.Epoch != o.held.Epoch || o.adopted.IsZero() {
 		o.held, o.adopted = *h, now
 	}
@@ -159,8 +195,8 @@ func (o *localShares) putInForce(h *sharesRecord, began time.Time) {
 // state returns the membership that the cell's share belongs to, the name of its store, and the version that the agent
 // may confirm.
 func (o *localShares) state() (birth, installation string, ack Version) {
-	o.reading.Lock()
-	defer o.reading.Unlock()
+	o.reading <- struct{}{}
+	defer func() { <-o.reading }()
 	return o.held.Birth, o.held.Store, o.ack
 }
 

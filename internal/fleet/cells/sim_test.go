@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,6 +100,20 @@ func (l *link) Commit(ctx context.Context, writes ...store.Write) error {
 		return err
 	}
 	return l.fails() // the answer may be lost
+}
+
+// slow is a store that takes a while to answer.
+type slow struct {
+	store.Catalog
+
+	takes time.Duration
+	reads atomic.Int64
+}
+
+func (s *slow) Get(ctx context.Context, keys ...store.Key) (store.Got, error) {
+	s.reads.Add(1)
+	time.Sleep(s.takes) // virtual time: in a bubble
+	return s.Catalog.Get(ctx, keys...)
 }
 
 // node is one process of a cell.
