@@ -1,9 +1,11 @@
 package cells_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/weirlimits/weir/internal/fleet/cells"
 	"github.com/weirlimits/weir/store"
 	"github.com/weirlimits/weir/store/memory"
 )
@@ -107,5 +109,41 @@ func TestRegistryRestored(t *testing.T) {
 		time.Sleep(3 * strictly)
 		w.peakAtMost(1)
 		w.want("", 1./3, 1./3, 1./3)
+	})
+}
+
+// A registry that lost everything, as a Redis without persistence does when it restarts, stops no cell: the cells are in
+// it again, with the shares that they had. A cell that was drained stays so.
+func TestRegistryEmptied(t *testing.T) {
+	t.Parallel()
+	bubble(t, strict, func(w *world) {
+		w.join("a", "b", "c", "d")
+		for _, name := range []string{"a", "b", "c", "d"} {
+			w.start(name)
+		}
+		time.Sleep(2 * strictly)
+		if err := errors.Join(w.reg.Drain(t.Context(), "c", false), w.reg.Remove(t.Context(), "d", true)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * strictly)
+		w.want("", 1./2, 1./2, 0, 0)
+		w.peak()
+		empty := memory.New(nil)
+		defer empty.Close()
+		for _, n := range w.nodes {
+			n.registry.replace(empty)
+		}
+		for range 60 {
+			time.Sleep(time.Second)
+			w.want("", 1./2, 1./2, 0, 0)
+		}
+		w.peakAtMost(1)
+		reg := cells.Registry{Catalog: empty}
+		if err := reg.Drain(t.Context(), "a", false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * strictly)
+		w.want("", 0, 1, 0, 0)
+		w.peakAtMost(1)
 	})
 }
