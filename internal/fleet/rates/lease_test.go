@@ -131,3 +131,64 @@ func TestGrantsThatWereRemoved(t *testing.T) {
 		}
 	})
 }
+
+// severed is a registry that a worker cannot write any more, or in which removing fails once.
+type severed struct {
+	*fleet.Memory
+	cut, keeps atomic.Bool
+}
+
+func (s *severed) Put(ctx context.Context, name string, value []byte, version string) (string, error) {
+	if s.cut.Load() {
+		return "", errCut
+	}
+	return s.Memory.Put(ctx, name, value, version)
+}
+
+func (s *severed) Delete(ctx context.Context, name string) error {
+	if s.keeps.Swap(false) || s.cut.Load() {
+		return errCut
+	}
+	return s.Memory.Delete(ctx, name)
+}
+
+// A dead worker's report that could not be removed takes nothing from those that live.
+func TestForgottenReportThatStays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &fleet.Memory{}
+		leading, dying := &severed{Memory: m}, &severed{Memory: m}
+		var share atomic.Int64
+		cfg := config(leading)
+		cfg.Granted = func(shares []int64) { share.Store(shares[0]) }
+		first, err := rates.Join(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := rates.Join(t.Context(), config(dying))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		dying.cut.Store(true)
+		leading.keeps.Store(true)
+		time.Sleep(270 * time.Second)
+		if !leading.keeps.Load() {
+			t.Fatal("it was forgotten too soon")
+		}
+		for range 10 {
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if leading.keeps.Load() || share.Load() != 1000 {
+				t.Errorf("the share is %d, the report was removed: %t", share.Load(), !leading.keeps.Load())
+			}
+		}
+		if left, err := m.List(t.Context(), "worker/"); err != nil || len(left) != 1 {
+			t.Errorf("%d reports are left, %v", len(left), err)
+		}
+		if err := first.Close(); err != nil {
+			t.Error(err)
+		}
+		_ = second.Close() // it is cut off
+	})
+}

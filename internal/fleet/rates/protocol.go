@@ -21,7 +21,7 @@ type protocol struct {
 	ledger    *fleet.Ledger
 	last      *grants
 	reports   map[string]*report
-	forgotten []string
+	forgotten map[string]uint64 // the last reports of the dead, by seq, as long as they are there
 }
 
 // whole exceeds every budget, even if many are added up.
@@ -68,6 +68,13 @@ func (p *protocol) Follow(_ context.Context, g *grants) {
 func (p *protocol) Reports(ctx context.Context) (epoch uint64, err error) {
 	p.reports, err = fleet.Reports[report](ctx, p.w.cfg.Registry)
 	p.now = time.Now()
+	for id, seq := range p.forgotten {
+		if r := p.reports[id]; r != nil && r.Seq == seq {
+			delete(p.reports, id)
+		} else if err == nil {
+			delete(p.forgotten, id)
+		}
+	}
 	for _, r := range p.reports {
 		epoch = max(epoch, r.Ack.Epoch)
 	}
@@ -93,7 +100,6 @@ func (p *protocol) TakeOver(g *grants) {
 // observe enters the reports into the ledger.
 func (p *protocol) observe() {
 	p.ledger.BeginRound(p.now)
-	p.forgotten = nil
 	for id, w := range p.last.Workers {
 		if w != nil && p.reports[id] == nil {
 			p.ledger.Remove(id)
@@ -111,7 +117,7 @@ func (p *protocol) observe() {
 		if p.ledger.Silent(id, p.now) >= p.w.cfg.Forget {
 			p.ledger.Remove(id)
 			delete(p.reports, id)
-			p.forgotten = append(p.forgotten, id)
+			p.forgotten[id] = r.Seq
 		}
 	}
 }
@@ -226,7 +232,7 @@ func (p *protocol) Commit(ctx context.Context, g *grants) error {
 		expires := p.now.Add(p.lease() - p.ledger.Silent(id, p.now))
 		p.ledger.Commit(id, g.Version, g.of(w.Rate, w.Safe, expires))
 	}
-	for _, id := range p.forgotten {
+	for id := range p.forgotten {
 		if err := p.w.cfg.Registry.Delete(ctx, fleet.ReportPrefix+id); err != nil {
 			return fmt.Errorf("forget %s: %w", id, err)
 		}

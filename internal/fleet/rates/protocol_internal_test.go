@@ -23,7 +23,7 @@ func TestLostAndGone(t *testing.T) {
 			expires: time.Now().Add(time.Hour), current: make([]int64, 1),
 		},
 	}
-	p := &protocol{w: w, sent: make(map[uint64]time.Time)}
+	p := &protocol{w: w, sent: make(map[uint64]time.Time), forgotten: make(map[string]uint64)}
 	g := &grants{Head: fleet.Head{Version: fleet.Version{Epoch: 1, Seq: 4}}, LeaseMS: 20000, Budgets: []string{"b"}}
 	g.Workers = map[string]*grant{
 		"live": {Seq: 1, Rate: []int64{500}, Safe: []int64{250}},

@@ -66,7 +66,8 @@ func Join(ctx context.Context, cfg Config) (*Worker, error) {
 		share: share{rate: make([]int64, n), safe: make([]int64, n), current: make([]int64, n)},
 	}
 	at := fleet.Place{Registry: cfg.Registry, ID: w.id}
-	w.member = fleet.NewMember(at, &protocol{w: w, sent: make(map[uint64]time.Time)})
+	p := &protocol{w: w, sent: make(map[uint64]time.Time), forgotten: make(map[string]uint64)}
+	w.member = fleet.NewMember(at, p)
 	w.expiry = time.AfterFunc(time.Hour, w.lapse)
 	w.apply(time.Now())
 	if err := w.member.Beat(ctx); err != nil {
