@@ -192,11 +192,12 @@ func (o *localShares) putInForce(h *sharesRecord, began time.Time) {
 	}
 }
 
-// state returns the cell's record, and the version that the agent may confirm.
-func (o *localShares) state() (held sharesRecord, ack Version) {
+// state returns the membership that the cell's share belongs to, the name of its store, and the version that the agent
+// may confirm.
+func (o *localShares) state() (birth, installation string, ack Version) {
 	o.reading <- struct{}{}
 	defer func() { <-o.reading }()
-	return o.held, o.ack
+	return o.held.Birth, o.held.Store, o.ack
 }
 
 // wanted returns the record that a cell's grant amounts to, if it is for this membership and installation. A removed

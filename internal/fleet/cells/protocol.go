@@ -49,18 +49,14 @@ func (p *protocol) Report(ctx context.Context, seq uint64) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.membership = *membership
 	if membership.Birth == "" {
-		if membership, err = p.joinAgain(ctx); err != nil {
-			return nil, fmt.Errorf("join the registry again: %w", err)
-		}
-	}
-	if p.membership = *membership; membership.Birth == "" {
 		p.adopt(ctx, p.None())
 		return nil, fmt.Errorf("cell %q %w", p.a.cfg.Cell, ErrNotFound)
 	}
-	held, ack := p.a.local.state()
+	_, installation, ack := p.a.local.state()
 	r := instanceRecord{
-		Birth: p.membership.Birth, Store: held.Store, Seq: seq, Ack: ack,
+		Birth: membership.Birth, Store: installation, Seq: seq, Ack: ack,
 		Beat: p.a.cfg.Beat.Milliseconds(), Used: p.a.used.report(seq),
 	}
 	if p.settings.Weights == Offered {
@@ -69,36 +65,18 @@ func (p *protocol) Report(ctx context.Context, seq uint64) (any, error) {
 	return r, nil
 }
 
-// joinAgain makes the cell one as it was at the last beat, if the registry has lost it: then the grants there, if there
-// are any, are older than those that the cell follows. Otherwise it was removed, and there is no membership.
-func (p *protocol) joinAgain(ctx context.Context) (*cellRecord, error) {
-	held, _ := p.a.local.state()
-	rec, err := p.registry.records().Get(ctx, fleet.GrantsName)
-	g := p.None()
-	if err == nil {
-		err = fleet.DecodeGrants(rec, g)
-	}
-	c := p.membership
-	if err != nil || c.Birth == "" || c.Birth != held.Birth || g.Compare(held.Version) >= 0 {
-		return new(cellRecord), err
-	}
-	p.a.cfg.Log.WarnContext(ctx, "the registry has lost the cell, which joins it again",
-		slog.String("cell", p.a.cfg.Cell))
-	return &c, p.registry.Catalog.Commit(ctx, write(cellKey(p.a.cfg.Cell), 0, c))
-}
-
 // Follow implements [fleet.Protocol].
 func (p *protocol) Follow(ctx context.Context, g *grants) {
-	held, _ := p.a.local.state()
-	p.logConflict(g.Cells[p.a.cfg.Cell], p.membership.Birth, held.Store)
+	_, installation, _ := p.a.local.state()
+	p.logConflict(g.Cells[p.a.cfg.Cell], p.membership.Birth, installation)
 	p.publish(g, time.Now())
 	p.adopt(ctx, g)
 }
 
 // adopt puts what the cell is granted into effect. What its own store does not take is not confirmed.
 func (p *protocol) adopt(ctx context.Context, g *grants) {
-	held, _ := p.a.local.state()
-	if want := wanted(p.a.cfg.Cell, held.Birth, held.Store, g, &p.membership); want != nil {
+	birth, installation, _ := p.a.local.state()
+	if want := wanted(p.a.cfg.Cell, birth, installation, g, &p.membership); want != nil {
 		_ = p.a.local.adopt(ctx, want)
 	}
 }
