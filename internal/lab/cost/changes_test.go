@@ -56,7 +56,7 @@ func TestChanges(t *testing.T) {
 			p := plan()
 			st.since() // how many live buckets a plan examines depends on them
 			_, err = manifest.Apply(ctx, st.lim, p, manifest.ApplyOptions{})
-			most := dynamotest.Units{Read: float64(2*n + 30), Write: float64(7*n + 35)}
+			most := dynamotest.Units{Read: float64(2*n + 30), Write: float64(7*n + 40)}
 			st.changes(fmt.Sprint("an apply of ", n), err, most)
 			p = plan()
 			st.changes(fmt.Sprint("a plan of ", n, " that are live"), nil, dynamotest.Units{Read: float64(n + 11)})

@@ -182,7 +182,7 @@ const maxNamed = 1000
 // Others stands for the limits for which a window has no room.
 const Others = "_default_"
 
-// named returns the limit as which a window with some counts counts a limit.
+// named returns the name under which a window with these counts keeps a limit.
 func named(counts []store.LimitFigures, limit string) string {
 	_, found := slices.BinarySearchFunc(counts, limit, func(c store.LimitFigures, l string) int {
 		return cmp.Compare(c.Limit, l)
