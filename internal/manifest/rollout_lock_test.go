@@ -1,17 +1,12 @@
 package manifest_test
 
 import (
-	"context"
 	"errors"
-	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/weirlimits/weir"
 	"github.com/weirlimits/weir/internal/manifest"
-	"github.com/weirlimits/weir/store"
-	"github.com/weirlimits/weir/store/memory"
 )
 
 const tightest = `
@@ -42,44 +37,23 @@ func TestRolloutThatLostItsLock(t *testing.T) {
 	})
 }
 
-// forgetful is a store that loses the answer to the next write of a manifest's record.
-type forgetful struct {
-	*memory.Store
-
-	lose bool
-}
-
-func (f *forgetful) Commit(ctx context.Context, writes ...store.Write) error {
-	err := f.Store.Commit(ctx, writes...)
-	if f.lose && slices.ContainsFunc(writes, func(w store.Write) bool { return w.Record.Key.Kind == store.KindManifest }) {
-		f.lose = false
-		return errTooMany
-	}
-	return err
-}
-
 // A rollout holds its lock also after a lost answer, so that it is rolled back.
 func TestRolloutHoldsItsLock(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := &forgetful{Store: memory.New(nil)}
-		lim, err := weir.New(weir.Config{Store: st, CacheTTL: -1})
-		must(t, err)
-		r := &rolled{Limiter: lim, t: t, stages: []int{5, 50}, ctx: t.Context()}
-		apply(t, lim, decodeOne(t, former))
+	bubble(t, func(t *testing.T, r *rolled) {
+		apply(t, r.Limiter, decodeOne(t, former))
 		r.gate.check = func(bool) error {
-			st.lose = r.gate.begun == 2
+			r.store.loses = r.gate.begun == 2
 			return nil
 		}
-		_, err = r.rollout(tighter)
+		_, err := r.rollout(tighter)
 		var stopped *manifest.StoppedError
 		if !errors.As(err, &stopped) || !errors.Is(err, errTooMany) || stopped.Restore != nil {
 			t.Errorf("error %v", err)
 		}
-		if p := plan(t, lim, decodeOne(t, former)); !p.Empty() || p.Rollout != nil {
+		if p := plan(t, r.Limiter, decodeOne(t, former)); !p.Empty() || p.Rollout != nil {
 			t.Errorf("not as before: %s, %+v", changes(p), p.Rollout)
 		}
-		must(t, lim.Close())
 	})
 }
 

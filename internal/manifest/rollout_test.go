@@ -49,6 +49,7 @@ func (g *gate) Check(_ context.Context, last bool) (bool, error) {
 type rolled struct {
 	*weir.Limiter
 
+	store  *faultyManifests
 	t      *testing.T
 	gate   gate
 	stages []int           // nil for those of the rollout that goes on
@@ -59,9 +60,10 @@ type rolled struct {
 func bubble(t *testing.T, f func(t *testing.T, r *rolled)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		lim, err := weir.New(weir.Config{Store: memory.New(nil), CacheTTL: -1})
+		st := &faultyManifests{Store: memory.New(nil)}
+		lim, err := weir.New(weir.Config{Store: st, CacheTTL: -1})
 		must(t, err)
-		f(t, &rolled{Limiter: lim, t: t, stages: []int{5, 50}, ctx: t.Context()})
+		f(t, &rolled{Limiter: lim, store: st, t: t, stages: []int{5, 50}, ctx: t.Context()})
 		must(t, lim.Close())
 	})
 }
@@ -432,39 +434,41 @@ func TestRolloutLeavesOthersAlone(t *testing.T) {
 	})
 }
 
-// dying is a store that refuses commits of manifest records once dead is set.
-type dying struct {
+// faultyManifests is a store that refuses writes of manifests once dead is set, or loses the answer to the next one.
+type faultyManifests struct {
 	*memory.Store
 
-	dead bool
+	dead, loses bool
 }
 
-func (d *dying) Commit(ctx context.Context, writes ...store.Write) error {
-	if d.dead && slices.ContainsFunc(writes, func(w store.Write) bool { return w.Record.Key.Kind == store.KindManifest }) {
+func (f *faultyManifests) Commit(ctx context.Context, writes ...store.Write) error {
+	ours := slices.ContainsFunc(writes, func(w store.Write) bool { return w.Record.Key.Kind == store.KindManifest })
+	if ours && f.dead {
 		return errTooMany
 	}
-	return d.Store.Commit(ctx, writes...)
+	err := f.Store.Commit(ctx, writes...)
+	if ours && f.loses {
+		f.loses = false
+		return errTooMany
+	}
+	return err
 }
 
 // A process that dies after the last stage, when all records are final and only the revision is missing, leaves a rollout
 // that can be continued.
 func TestRolloutGoesOnAtTheEnd(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := &dying{Store: memory.New(nil)}
-		lim, err := weir.New(weir.Config{Store: st, CacheTTL: -1})
-		must(t, err)
-		r := &rolled{Limiter: lim, t: t, stages: []int{5, 50}, ctx: t.Context()}
-		apply(t, lim, decodeOne(t, former))
+	bubble(t, func(t *testing.T, r *rolled) {
+		apply(t, r.Limiter, decodeOne(t, former))
 		r.gate.check = func(last bool) error {
-			st.dead = last && r.gate.begun == 2
+			r.store.dead = last && r.gate.begun == 2
 			return nil
 		}
 		if _, err := r.rollout(tighter); !errors.Is(err, errTooMany) {
 			t.Fatalf("error %v", err)
 		}
-		st.dead = false
-		if p := plan(t, lim, decodeOne(t, tighter)); !p.Empty() {
+		r.store.dead = false
+		if p := plan(t, r.Limiter, decodeOne(t, tighter)); !p.Empty() {
 			t.Fatalf("died too early: %+v", p.Changes)
 		}
 		time.Sleep(time.Minute) // until the lock expires
@@ -474,6 +478,5 @@ func TestRolloutGoesOnAtTheEnd(t *testing.T) {
 		if rpm, _, _ := r.limits(); rpm != 200 || res.Revision != 2 {
 			t.Errorf("%d entities, revision %d", rpm, res.Revision)
 		}
-		must(t, lim.Close())
 	})
 }

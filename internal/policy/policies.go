@@ -117,7 +117,7 @@ func (p *policies) drop(least int) (gone int64) {
 	at := rand.N(len(heads))
 	for i := 0; i < len(heads) && p.size >= least && 4*int(gone) < p.size; i++ {
 		head := &heads[(at+i)%len(heads)]
-		for p := head.Load(); p != nil; p = p.next.Load() {
+		for n := head.Load(); n != nil; n = n.next.Load() {
 			gone++
 		}
 		head.Store(nil)

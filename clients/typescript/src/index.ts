@@ -59,8 +59,9 @@ export interface Lease {
   readonly signal: AbortSignal;
   /**
    * Spends more tokens, or gives back if negative, at once; a limit may go into debt by this. Returns what is left of the
-   * limits, or nothing if the answer got lost: the lease is then over. A RequestError of the kind max-debt means that a limit was debited only as far as it may be. An Unavailable means
-   * that there was no answer: the call may be repeated.
+   * limits, or nothing if the tokens were spent but the answer got lost: the lease then cannot be adjusted again. A
+   * RequestError of the kind max-debt means that a limit was debited only as far as it may be. An Unavailable means that
+   * there was no answer: the call may be repeated.
    */
   adjust(tokens: Tokens): Promise<Balance[]>;
 }

@@ -179,7 +179,7 @@ func (k keyed) write(w Window, changes []store.LimitFigures, peaks Sums) error {
 // maxNamed is how many limits a window names: requests can bring limits of ever new names.
 const maxNamed = 1000
 
-// Others stands for the limits for which a window has no room.
+// Others stands for the limits for which a window has no room, as it does where processes count refusals.
 const Others = "_default_"
 
 // named returns the name under which a window with these counts keeps a limit.

@@ -127,7 +127,7 @@ func (s *Source) counters() (size int) {
 	return size
 }
 
-// Many reports whether what was seen may have had more limits than usual.
+// Many reports whether there are so many counters that the bucket's windows may have no room to name all limits.
 func (s *Source) Many() bool { return s.counters() > maxCounters/4 }
 
 // Begun reports whether the last [Source.See] started a birth from its base. Such a source must be stored even if it

@@ -2,7 +2,6 @@ package booking
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -58,18 +57,18 @@ func (b *books) bound(ctx context.Context, entries []*Booking, sums ledger.Sums)
 	for _, e := range entries {
 		many[e.Bucket] = many[e.Bucket] || e.Account.seen.Many()
 	}
+	now := b.t.Clock()
+	of, unknown := b.names.look(many, sums, now)
+	if len(unknown) > 0 {
+		if err := b.read(ctx, of, unknown, now); err != nil {
+			return err
+		}
+	}
 	b.names.mu.Lock()
 	defer b.names.mu.Unlock()
-	if err := b.look(ctx, many, sums); err != nil {
-		return err
-	}
-	for w, counts := range sums {
-		n := b.names.of[w]
-		if n == nil {
-			continue // of a bucket
-		}
+	for w, n := range of {
 		var bounded []store.LimitFigures
-		for _, c := range counts {
+		for _, c := range sums[w] {
 			if !n.add(c.Limit) {
 				c.Limit = ledger.Others
 			}
@@ -80,34 +79,50 @@ func (b *books) bound(ctx context.Context, entries []*Booking, sums ledger.Sums)
 	return nil
 }
 
-// look reads the windows that may name other limits than is known.
-func (b *books) look(ctx context.Context, many map[store.Bucket]bool, sums ledger.Sums) error {
-	if b.names.of == nil || b.names.size > maxRemembered {
-		b.names.of, b.names.size = make(map[ledger.Window]*named), 0
-	}
-	now := b.t.Clock()
-	windows := make(map[table.Key]ledger.Window)
+// look returns the known names of the windows that must be bounded, and those windows that have to be read because they
+// may name other limits.
+func (ns *names) look(
+	many map[store.Bucket]bool, sums ledger.Sums, now time.Time,
+) (of map[ledger.Window]*named, unknown []ledger.Window) {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	of = make(map[ledger.Window]*named)
 	for w, counts := range sums {
-		few := w.Of == store.OfBucket && !many[store.Bucket{Namespace: w.Namespace, Entity: w.ID, Resource: w.Sub}]
-		if !few && !b.names.of[w].knows(counts, now) {
-			windows[b.key(w)] = w
+		if w.Of == store.OfBucket && !many[store.Bucket{Namespace: w.Namespace, Entity: w.ID, Resource: w.Sub}] {
+			continue
+		}
+		if n := ns.of[w]; n.knows(counts, now) {
+			of[w] = n
+		} else {
+			unknown = append(unknown, w)
 		}
 	}
-	if len(windows) == 0 {
-		return nil
+	return of, unknown
+}
+
+// read adds what windows name, which it reads, to of and to what is remembered.
+func (b *books) read(ctx context.Context, of map[ledger.Window]*named, windows []ledger.Window, now time.Time) error {
+	keys := make([]table.Key, len(windows))
+	for i, w := range windows {
+		keys[i] = b.key(w)
 	}
-	found, err := b.t.BatchGet(ctx, slices.Collect(maps.Keys(windows)))
+	found, err := b.t.BatchGet(ctx, keys)
 	if err != nil {
 		return err
 	}
-	for key, w := range windows {
+	b.names.mu.Lock()
+	defer b.names.mu.Unlock()
+	if b.names.of == nil || b.names.size > maxRemembered {
+		b.names.of, b.names.size = make(map[ledger.Window]*named), 0
+	}
+	for i, w := range windows {
 		n := &named{limits: make(map[string]bool), size: windowSize, at: now}
-		for attr := range found[key] {
+		for attr := range found[keys[i]] {
 			if len(attr) > 1 && attr[1] == '_' {
 				n.add(attr[2:])
 			}
 		}
-		b.names.of[w] = n
+		of[w], b.names.of[w] = n, n
 		b.names.size += n.size
 	}
 	return nil
