@@ -281,8 +281,9 @@ type applier struct {
 // run makes the changes phase by phase. Changes of one phase do not depend on each other.
 func (a *applier) run(ctx context.Context, todo []*Change) error {
 	a.progress(0)
-	began, extended := time.Now(), time.Now()
-	given := 0
+	began, extended, given := time.Now(), time.Now(), 0
+	// Waiting until the next step may start takes less than a third of the time that the lock lasts.
+	size := min(batch, cmp.Or(min(a.opts.Rate, batch), batch)*int(lockTTL/time.Second)/3)
 	// ready waits until the rate allows more changes to start, and keeps the lock.
 	ready := func() error {
 		due := began
@@ -303,7 +304,7 @@ func (a *applier) run(ctx context.Context, todo []*Change) error {
 		var err error
 		var running errgroup.Group
 		running.SetLimit(parallel)
-		for step := range slices.Chunk(todo[:n], batch) {
+		for step := range slices.Chunk(todo[:n], size) {
 			if err = ready(); err != nil {
 				break
 			}

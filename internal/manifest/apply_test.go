@@ -31,27 +31,45 @@ func many(t *testing.T, n, capacity int) *manifest.Manifest {
 // A bounded rate is kept, and the lock lasts as long as the apply takes.
 func TestRate(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		lim := limiterOn(t, memory.New(nil))
-		var told []int
-		began := time.Now()
-		p := plan(t, lim, many(t, 1000, 1))
-		_, err := manifest.Apply(t.Context(), lim, p, manifest.ApplyOptions{Rate: 10, Progress: func(done, total int) {
-			if told = append(told, done); total != 1000 {
-				t.Errorf("%d of %d", done, total)
+	for _, tt := range []struct{ rate, records, step int }{{10, 1000, 40}, {1, 100, 10}} {
+		synctest.Test(t, func(t *testing.T) {
+			lim := limiterOn(t, memory.New(nil))
+			var told []int
+			began := time.Now()
+			done := make(chan struct{})
+			var watching sync.WaitGroup
+			watching.Go(func() {
+				for tick := time.NewTicker(time.Second); ; {
+					select {
+					case <-done:
+						return
+					case <-tick.C:
+					}
+					_, err := admin.New(lim).Manifests.Lock(t.Context(), "default", time.Second)
+					if !errors.Is(err, weir.ErrConflict) {
+						t.Errorf("after %s the lock is free", time.Since(began))
+					}
+				}
+			})
+			p := plan(t, lim, many(t, tt.records, 1))
+			progress := func(done, total int) {
+				if told = append(told, done); total != tt.records {
+					t.Errorf("%d of %d", done, total)
+				}
 			}
-			if _, err := admin.New(lim).Manifests.Lock(t.Context(), "default", time.Second); !errors.Is(err, weir.ErrConflict) {
-				t.Errorf("after %s the lock is free", time.Since(began))
+			_, err := manifest.Apply(t.Context(), lim, p, manifest.ApplyOptions{Rate: tt.rate, Progress: progress})
+			close(done)
+			watching.Wait()
+			must(t, err)
+			want := time.Duration((tt.records-tt.step)/tt.rate) * time.Second
+			if took := time.Since(began); took != want {
+				t.Errorf("%d records at %d a second took %s, want %s", tt.records, tt.rate, took, want)
 			}
-		}})
-		must(t, err)
-		if took := time.Since(began); took < 95*time.Second || took > 100*time.Second {
-			t.Errorf("1000 records at 10 a second took %s", took)
-		}
-		if told[0] != 0 || told[len(told)-1] != 1000 || len(told) != 26 {
-			t.Errorf("told %v", told)
-		}
-	})
+			if told[0] != 0 || told[len(told)-1] != tt.records || len(told) != 1+tt.records/tt.step {
+				t.Errorf("told %v", told)
+			}
+		})
+	}
 }
 
 // Of two concurrent applies, one waits and then finds its plan outdated.

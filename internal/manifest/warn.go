@@ -40,8 +40,7 @@ func warnings(ctx context.Context, m *Manifest, lv *reading, now time.Time) (all
 	if !grouped {
 		return all
 	}
-	lv.Resources(ctx)
-	if len(lone(m, lv)) == 0 {
+	if lv.Resources(ctx); len(lone(m, lv)) == 0 {
 		return all
 	}
 	lv.All(ctx) // an entity may have limits on the group
