@@ -16,8 +16,9 @@ import (
 //
 // Errors: [*ExceededError] if a limit refuses (nothing is spent, except what package dynamodb, which decides bucket by
 // bucket, cannot give back safely), [*BurstError] if the request can never pass, [*NoLimitsError], [*ConfigError],
-// [ErrNotFound] if the namespace does not exist, [ErrUnavailable] if the store does not answer and on_unavailable is
-// deny, the context's error, [ErrClosed].
+// [ErrNotFound] if the namespace does not exist, [ErrUnknownEntity], [ErrBucketQuota], [ErrUnavailable] if the store
+// does not answer and on_unavailable is deny, or whatever it is for [ErrOverloaded] and [ErrOfCell], the context's
+// error, [ErrClosed]. After [ErrUnavailable] or the context's error, the tokens may be spent.
 func (l *Limiter) Acquire(ctx context.Context, req Request) (*Lease, error) {
 	items := [1]item{{req: req}}
 	if err := decide(ctx, l, items[:]); err != nil {
@@ -94,11 +95,11 @@ func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allo
 
 // Wait is like [Limiter.Acquire], but when a limit refuses, it waits until the request is admitted. Waiters on a bucket
 // are served first come, first served, within this process; requests that do not wait may still be admitted before
-// them. Limits raised and tokens given back by other processes are noticed within [Config.CacheTTL], or within a second
-// if that is less, and slots within a second.
+// them. Limits raised and tokens given back by other processes are noticed within [Config.CacheTTL], or a second if
+// that is longer, and slots within a second.
 //
 // If ctx has a deadline that cannot be met, given the waiters ahead, Wait fails at once with an error that is both an
-// [*ExceededError] and context.DeadlineExceeded; for slots, nobody knows. If ctx ends while it waits, Wait returns its
+// [*ExceededError] and context.DeadlineExceeded; not for slots. If ctx ends while it waits, Wait returns its
 // error.
 func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 	if err := req.OnUnavailable.validate("on_unavailable"); err != nil {
@@ -136,7 +137,8 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 }
 
 // Do acquires a lease and runs f with it. It commits when f returns nil, and rolls back when f returns an error or
-// panics. If Acquire fails, Do returns its error without running f.
+// panics. If Acquire fails, Do returns its error without running f. With slots, f should use
+// [Lease.Context].
 func (l *Limiter) Do(ctx context.Context, req Request, f func(context.Context, *Lease) error) error {
 	lease, err := l.Acquire(ctx, req)
 	if err != nil {

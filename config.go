@@ -33,7 +33,7 @@ type Config struct {
 	// DecideWithin bounds a decision as a whole, including everything that it has to read; after that, OnUnavailable
 	// decides. A debit that the store makes too late may stay debited: DynamoDB gives it back when that write is
 	// answered. A late read is cached for the next decision. [Limiter.AcquireAll] has as much again for each further
-	// 100 requests, and with more than 8 fails with [ErrOverloaded] if late, unless the limiter has stopped calling the
+	// 100 requests, and if late, may fail with [ErrOverloaded] instead, unless the limiter has stopped calling the
 	// store. The bound is neither of [Limiter.Wait] as a whole nor of changes to a [Lease]. At most StoreTimeout, which
 	// is the default.
 	DecideWithin time.Duration
@@ -42,9 +42,9 @@ type Config struct {
 	OnUnavailable OnUnavailable
 	// Cooldown is how long, plus up to a fifth, the limiter stops calling a store that does not answer: when at least
 	// ten calls in a row have failed, over a span of at least four times DecideWithin, or when at least half of ten or
-	// more calls within 2 s have failed. Unless that is for lack of connections, such a half counts only if the last
-	// calls of all who called within 2 s have failed, or those of three or more, and of at least half: namespaces or,
-	// if there is only one, the tops of chains of entities. During the cooldown OnUnavailable decides at once; then one
+	// more calls within 2 s have failed. Unless connections fail, such a half counts only if the last calls of all
+	// callers within 2 s have failed, or those of at least three callers and half of all. Callers are namespaces or, if
+	// there is only one, the tops of chains of entities. During the cooldown OnUnavailable decides at once; then one
 	// call probes whether the store answers again. While fewer than three fail, the store is still called for others.
 	// If negative, the store is always called. Defaults to 1 s.
 	Cooldown time.Duration

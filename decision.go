@@ -25,6 +25,7 @@ type Decision struct {
 	Over int64
 	At   time.Time // the store's time of the decision
 	// RetryAfter is how long until a refused request would pass if nobody spent; math.MaxInt64 if a balance refused it.
+	// It is a guess for slots, and a hint for some buckets on DynamoDB; see docs/guarantees.md.
 	RetryAfter time.Duration
 	Statuses   []LimitStatus // every limit that was checked: the entity's, also on groups, then its parents'
 

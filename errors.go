@@ -24,8 +24,9 @@ var (
 	// on_unavailable is deny. The returned error also wraps the store's error.
 	ErrUnavailable = errors.New("limiter unavailable")
 	// ErrOverloaded reports that a request waited for others of this process until its time was up, although the store
-	// answers, or that more than 8 of [Limiter.AcquireAll] took too long while the limiter called the store: their
-	// number may be the reason. It is not admitted, whatever on_unavailable is. Such an error matches ErrUnavailable.
+	// answers, or that several of [Limiter.AcquireAll] took too long, more than 8 or while the store answered others:
+	// their number may be the reason. It is not admitted, whatever on_unavailable is. Such an error matches
+	// ErrUnavailable.
 	ErrOverloaded = errors.New("overloaded")
 	// ErrNoLimits matches every [*NoLimitsError]: no scope has limits for the request.
 	ErrNoLimits = record.ErrNoLimits
@@ -92,7 +93,7 @@ func publicError(err error) error {
 type StoreError = store.Error
 
 // ExceededError reports that a limit refused a request; nothing was spent. Its Decision holds the status of every limit
-// that was checked, and RetryAfter is how long until the request would pass if nobody else spent.
+// that was checked, and [Decision.RetryAfter] is how long until the request would pass if nobody else spent.
 type ExceededError struct {
 	Decision
 	// Each holds the part of the Decision that concerns each request of [Limiter.AcquireAll], in their order: the

@@ -109,7 +109,7 @@ func (x *Explanation) Binding() (*ExplainedEntity, *ExplainedLimit) {
 }
 
 // RetryAfter returns how long until the request would pass if nobody else spent: 0 if it would pass now, and also if it
-// never will.
+// exceeds a burst; math.MaxInt64 if a balance refuses it.
 func (x *Explanation) RetryAfter() time.Duration {
 	if over, ok := errors.AsType[*ExceededError](x.Err); ok {
 		return over.RetryAfter
@@ -121,7 +121,7 @@ func (x *Explanation) RetryAfter() time.Duration {
 // needs, it reads the buckets, and the revisions of the manifests involved.
 //
 // It is not an error if the request would be refused; see [Explanation]. Errors: [*ConfigError], [ErrNotFound] if the
-// namespace does not exist, and store errors, regardless of on_unavailable.
+// namespace does not exist, [ErrUnknownEntity], and store errors, regardless of on_unavailable.
 func (l *Limiter) Explain(ctx context.Context, req Request) (Explanation, error) {
 	if err := req.OnUnavailable.validate("on_unavailable"); err != nil {
 		return Explanation{}, err

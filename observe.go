@@ -11,8 +11,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// Observer receives events, for metrics and traces. Its functions are called on the caller's goroutine, so they must be
-// fast and safe for concurrent use. Any of them may be nil.
+// Observer receives events, for metrics and traces. Its functions may be called on any goroutine, often the caller's,
+// so they must be fast and safe for concurrent use. Any of them may be nil.
 type Observer struct {
 	// Decided is called for each decision, including degraded ones.
 	Decided func(ctx context.Context, e DecidedEvent)
@@ -136,7 +136,7 @@ type BreakerEvent struct{ State string } // "closed": it is; "open": it is not; 
 
 // CalledEvent describes one call to the store.
 type CalledEvent struct {
-	Op   string // "take", "settle", "peek", "get", "commit", "list", "buckets", "forget", "usage", "count"
+	Op   string // "take", "settle", "peek", "get", "commit", "list", "buckets", "forget", "credit", "usage", "count"
 	Took time.Duration
 	Err  error
 }

@@ -7,8 +7,9 @@ type Tokens map[string]int64
 
 // Request is a request of an entity for tokens on a resource.
 type Request struct {
-	Entity   string
-	Resource string
+	// Entity and Resource have 1 to 256 bytes of UTF-8 without control characters. _, _default_, _total_,
+	// wcu and what begins with _group_ are reserved.
+	Entity, Resource string
 	// Tokens are amounts by limit name. A limit that applies but is not named is debited 0, and refuses while it is in
 	// debt; of one of slots, a request takes 1, unless it names another number. A name that is not a limit of the
 	// entity, or of a parent that is charged, is an error.
@@ -20,7 +21,7 @@ type Request struct {
 	// limits, and are never stored. Calls that pass an equal limit share its state; a bucket holds at most 16 different
 	// ones at a time. Their Enforce must be [EnforceOn].
 	Limits []Limit
-	// OnUnavailable makes how to decide when the store does not answer stricter than the setting stored with the limits
+	// OnUnavailable is a stricter way to decide when the store does not answer than the setting stored with the limits
 	// (see admin.Limits.SetOnUnavailable) or, if there is none, than [Config.OnUnavailable]: [OnUnavailableDeny] is
 	// stricter than [OnUnavailableLocal], and that than [OnUnavailableAllow]. A less strict one has no effect. Defaults
 	// to that setting.

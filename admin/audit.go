@@ -17,9 +17,10 @@ type AuditLog struct{ catalog }
 // for bucket.reset and bucket.forgive, see [Buckets.Reset], and balance.credit, see [Balances.Add].
 //
 // Actions are entity.create, entity.update, entity.delete, entity.adopt, entity.release, limits.set, limits.delete,
-// limits.adopt, limits.release, limits.on_unavailable, system.on_unavailable, system.near_limit, system.entities,
-// manifest.apply, bucket.reset, bucket.forgive, balance.credit, namespace.create, namespace.max_buckets,
-// namespace.delete, namespace.recover, namespace.purge and secret.create.
+// limits.adopt, limits.release, limits.group, limits.bounded, limits.ended, limits.on_unavailable, plan.delete,
+// system.on_unavailable, system.near_limit, system.entities, manifest.apply, bucket.reset, bucket.forgive,
+// balance.credit, namespace.create, namespace.max_buckets, namespace.delete, namespace.recover, namespace.purge and
+// secret.create.
 type AuditEvent struct {
 	// ID sorts by time: to the millisecond, and strictly among the events of one limiter.
 	ID        string          `json:"id"`

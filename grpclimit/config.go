@@ -47,10 +47,10 @@ type Config struct {
 	// AdmitUnlimited handles calls to which no limits apply. Without it, they end with INTERNAL, so that a mistyped
 	// resource does not lift its limits. To limit everything else, set limits of the system (weir system set).
 	AdmitUnlimited bool
-	// OnUnavailable makes what happens when the store does not answer stricter than the limiter's setting, like
-	// [weir.Request.OnUnavailable]: [weir.OnUnavailableDeny] ends the call with UNAVAILABLE.
-	// [weir.OnUnavailableAllow], with which calls are handled, with weir-degraded in the header, or in the trailer if
-	// it concerns a message, has to be the limiter's own setting. Defaults to that.
+	// OnUnavailable is stricter than the limiter's setting for when the store does not answer, like
+	// [weir.Request.OnUnavailable]: [weir.OnUnavailableDeny] ends the call with UNAVAILABLE. [weir.OnUnavailableAllow],
+	// with which calls are handled, with weir-degraded in the header, or in the trailer if it concerns a message, has
+	// to be the limiter's own setting. Defaults to that.
 	OnUnavailable weir.OnUnavailable
 
 	// Tell reports which limits are shown to clients, in metadata and details. Clients see the ids of entities and
@@ -82,13 +82,15 @@ type Result struct {
 
 // Refusal describes why a call is not handled.
 type Refusal struct {
-	// Status is RESOURCE_EXHAUSTED if a limit refused, FAILED_PRECONDITION if the call can never pass, UNAVAILABLE if
-	// the store does not answer, INTERNAL for configuration mistakes, or what a function of the configuration returned.
+	// Status is RESOURCE_EXHAUSTED if a limit refused, FAILED_PRECONDITION if the call can never pass,
+	// PERMISSION_DENIED if the entity is unknown, UNAVAILABLE if the store does not answer, INTERNAL for configuration
+	// mistakes, or what a function of the configuration returned.
 	Status *status.Status
 	// RetryAfter is the delay in the RetryInfo of the status, including jitter; 0 if it has none.
 	RetryAfter time.Duration
-	// Err is the cause: a [*weir.ExceededError], a [*weir.BurstError], [weir.ErrUnavailable], or what a function of the
-	// configuration returned. Its text may contain details that clients should not see.
+	// Err is the cause: a [*weir.ExceededError], a [*weir.BurstError], [weir.ErrUnavailable], [weir.ErrUnknownEntity],
+	// [weir.ErrBucketQuota], or what a function of the configuration returned. Its text may contain details that
+	// clients should not see.
 	Err error
 }
 

@@ -38,7 +38,7 @@ type Config struct {
 	// AdmitUnlimited handles requests to which no limits apply. Without it, they are answered with 500, so that a
 	// mistyped resource does not lift its limits. To limit everything else, set limits of the system (weir system set).
 	AdmitUnlimited bool
-	// OnUnavailable makes what happens when the store does not answer stricter than the limiter's setting, like
+	// OnUnavailable is stricter than the limiter's setting for when the store does not answer, like
 	// [weir.Request.OnUnavailable]: [weir.OnUnavailableDeny] answers with 503. [weir.OnUnavailableAllow], with which
 	// requests are handled, and answered with a Weir-Degraded field, has to be the limiter's own setting. Defaults to
 	// that.
@@ -92,13 +92,14 @@ type Result struct {
 
 // Refusal describes why a request is not handled.
 type Refusal struct {
-	// Status is the status to answer with: 429 if a limit refused, 422 if the request can never pass, 503 if the store
-	// does not answer, 500 for configuration mistakes, or that of a [StatusError].
+	// Status is the status to answer with: 429 if a limit refused, 422 if the request can never pass, 403 if the entity
+	// is unknown, 503 if the store does not answer, 500 for configuration mistakes, or that of a [StatusError].
 	Status int
 	// RetryAfter is the answer's Retry-After before it is rounded up, including jitter; 0 if it has none.
 	RetryAfter time.Duration
-	// Err is the cause: a [*weir.ExceededError], a [*weir.BurstError], [weir.ErrUnavailable], or what a function of the
-	// configuration returned. Its text may contain details that clients should not see.
+	// Err is the cause: a [*weir.ExceededError], a [*weir.BurstError], [weir.ErrUnavailable], [weir.ErrUnknownEntity],
+	// [weir.ErrBucketQuota], or what a function of the configuration returned. Its text may contain details that
+	// clients should not see.
 	Err error
 	// Detail is a sentence for the client about the cause.
 	Detail string

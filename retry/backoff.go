@@ -23,7 +23,7 @@ import (
 type Backoff struct {
 	// Base bounds the delay of the first retry; the bound doubles with each further retry. Defaults to 100 ms.
 	Base time.Duration
-	// Cap bounds that delay. Defaults to 20 s.
+	// Cap bounds that delay. It must not be negative. Defaults to 20 s.
 	Cap time.Duration
 	// Patience is the longest time that a client waits for one retry; if the service gives a later time, it gives
 	// up. If negative, it waits until that time. Defaults to 1 min.

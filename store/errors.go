@@ -96,7 +96,7 @@ const (
 	// Requests for that key are decided without the store, all others in the store.
 	ExtentKey
 	// ExtentCall is that of a call that waited for other calls of this process for most of its time. The store could
-	// have decided it, so nothing else does.
+	// have decided it, so no local share does.
 	ExtentCall
 	// ExtentStore is that of the whole store: no connection to it could be made, or it broke.
 	ExtentStore

@@ -12,7 +12,7 @@ import (
 // [ErrInvalid].
 var ErrNoSlots = fmt.Errorf("%w: this store cannot limit how much is held at once", ErrInvalid)
 
-// Hold identifies slots that a take or a renewal left a lease with: all that it took of one limit of one bucket.
+// Hold identifies the slots of a lease after a take or a renewal: all that it took of one limit of one bucket.
 //
 // They count until End, by the clocks of all processes, and are then free unless they were renewed. Renewing and giving
 // back need the hold, and neither the bucket's limits nor its epoch. A hold whose slots no longer count cannot be

@@ -40,7 +40,7 @@ const lockTimeout = 100 * time.Millisecond
 
 // Open opens the store in the directory path. It creates the directory and the store if they do not exist, unless
 // MustExist is set. A nil cfg means all defaults. Only one process at a time can have a store open: others get
-// [ErrLocked] at once.
+// [ErrLocked].
 //
 // Errors are a [*store.Error] with the file's name, wrapping one of this package's errors or a system error.
 func Open(path string, cfg *Config) (*Store, error) {
