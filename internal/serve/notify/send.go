@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 )
 
@@ -42,6 +40,7 @@ func (w *Webhook) next() (d *delivery, wait time.Duration, more bool) {
 	if w.ctx.Err() != nil {
 		w.stats.GivenUp += uint64(len(w.queue))
 		w.queue = nil
+		clear(w.waiting)
 	}
 	if len(w.queue) == 0 {
 		return nil, time.Hour, !w.closed
@@ -59,9 +58,7 @@ func (w *Webhook) next() (d *delivery, wait time.Duration, more bool) {
 	if wait = time.Until(due); wait > 0 {
 		return nil, wait, true
 	}
-	d = w.queue[at]
-	w.queue = slices.Delete(w.queue, at, at+1)
-	return d, 0, true
+	return w.remove(at), 0, true
 }
 
 // deliver sends an event once, and queues it again if a retry makes sense.
@@ -99,8 +96,7 @@ func (w *Webhook) again(d *delivery, a *answer) bool {
 	if w.closed || d.attempts >= MaxAttempts || d.due.Sub(d.born) > MaxAge {
 		return false
 	}
-	at, _ := slices.BinarySearchFunc(w.queue, d, func(a, b *delivery) int { return cmp.Compare(a.number, b.number) })
-	w.queue = slices.Insert(w.queue, at, d)
+	w.put(d)
 	return true
 }
 

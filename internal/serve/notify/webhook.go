@@ -79,13 +79,14 @@ type Webhook struct {
 	ctx  context.Context //nolint:containedctx // of the sender, which outlives any call
 	stop context.CancelFunc
 
-	mu     sync.Mutex
-	queue  []*delivery // oldest first
-	paused time.Time   // nothing is sent before this time
-	born   uint64      // how many events there have been
-	closed bool
-	stats  Stats
-	warned time.Time // when dropped events were last logged
+	mu      sync.Mutex
+	queue   []*delivery    // oldest first
+	waiting map[string]int // how many of them each namespace has
+	paused  time.Time      // nothing is sent before this time
+	born    uint64         // how many events there have been
+	closed  bool
+	stats   Stats
+	warned  time.Time // when dropped events were last logged
 }
 
 // delivery is an event that is being delivered.
@@ -135,7 +136,9 @@ func New(cfg Config) (*Webhook, error) {
 	if cfg.Jitter == nil {
 		cfg.Jitter = func(most time.Duration) time.Duration { return rand.N(most + 1) }
 	}
-	w := &Webhook{cfg: cfg, host: u.Host, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	w := &Webhook{
+		cfg: cfg, host: u.Host, wake: make(chan struct{}, 1), done: make(chan struct{}), waiting: make(map[string]int),
+	}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	go w.run()
 	return w, nil
@@ -162,11 +165,28 @@ func (w *Webhook) NearLimit(_ context.Context, e weir.NearLimitEvent) {
 	}
 	w.born++
 	d.number = w.born
-	w.queue = append(w.queue, d)
+	w.put(d)
 	dropped := w.trim(now)
 	w.mu.Unlock()
 	w.poke()
 	w.warn(dropped)
+}
+
+// put adds an event to the queue, in order of arrival. The webhook is locked.
+func (w *Webhook) put(d *delivery) {
+	at, _ := slices.BinarySearchFunc(w.queue, d, func(a, b *delivery) int { return cmp.Compare(a.number, b.number) })
+	w.queue = slices.Insert(w.queue, at, d)
+	w.waiting[d.of]++
+}
+
+// remove removes an event from the queue and returns it. The webhook is locked.
+func (w *Webhook) remove(at int) *delivery {
+	d := w.queue[at]
+	w.queue = slices.Delete(w.queue, at, at+1)
+	if w.waiting[d.of]--; w.waiting[d.of] == 0 {
+		delete(w.waiting, d.of)
+	}
+	return d
 }
 
 // trim drops the oldest event of the namespace that has most if there are too many. If it is time for a log line, it
@@ -175,16 +195,11 @@ func (w *Webhook) trim(now time.Time) (dropped uint64) {
 	if len(w.queue) <= w.cfg.Queue {
 		return 0
 	}
-	at, waiting := 0, make(map[string]int)
-	for _, d := range w.queue {
-		waiting[d.of]++
+	most := 0
+	for _, n := range w.waiting {
+		most = max(most, n)
 	}
-	for i, d := range w.queue {
-		if waiting[d.of] > waiting[w.queue[at].of] {
-			at = i
-		}
-	}
-	w.queue = slices.Delete(w.queue, at, at+1)
+	w.remove(slices.IndexFunc(w.queue, func(d *delivery) bool { return w.waiting[d.of] == most }))
 	w.stats.Dropped++
 	if !w.warned.IsZero() && now.Sub(w.warned) < warnEvery {
 		return 0
@@ -196,7 +211,7 @@ func (w *Webhook) trim(now time.Time) (dropped uint64) {
 // warn logs dropped events. No lock is held meanwhile, so that decisions do not wait for the log.
 func (w *Webhook) warn(dropped uint64) {
 	if dropped > 0 {
-		w.cfg.Log.Warn("webhook: too many near-limit events to deliver: the oldest are dropped",
+		w.cfg.Log.Warn("webhook: too many near-limit events wait: the oldest of the namespace with most are dropped",
 			slog.String("host", w.host), slog.Uint64("dropped", dropped))
 	}
 }

@@ -279,6 +279,66 @@ func TestOverflowsAlone(t *testing.T) {
 	})
 }
 
+// The webhook counts what waits of each namespace, whatever happens to the events.
+func TestCounts(t *testing.T) {
+	t.Parallel()
+	r := &receiver{answer: func(n int) (int, http.Header, error) {
+		if n <= 2 || n > 6 {
+			return 429, http.Header{"Retry-After": {"60"}}, nil
+		}
+		return 200, nil, nil
+	}}
+	bubble(t, r, func(cfg *notify.Config) { cfg.Queue = 4 }, func(t *testing.T, w *notify.Webhook, _ *bytes.Buffer) {
+		send := func(namespace string, ids ...string) {
+			for _, id := range ids {
+				e := near(id)
+				e.Namespace = namespace
+				w.NearLimit(t.Context(), e)
+			}
+		}
+		want := func(all int, of map[string]int) {
+			t.Helper()
+			synctest.Wait()
+			if n, got := w.Counted(); n != all || !cmp.Equal(got, of) {
+				t.Errorf("%d wait, counted %v; want %d, %v", n, got, all, of)
+			}
+		}
+		send("a", "a1")
+		want(1, map[string]int{"a": 1}) // after an attempt that failed
+		send("b", "b1", "b2", "b3", "b4")
+		want(4, map[string]int{"a": 1, "b": 3})
+		send("c", "c1")
+		want(4, map[string]int{"a": 1, "b": 2, "c": 1})
+		time.Sleep(time.Minute)
+		want(4, map[string]int{"a": 1, "b": 2, "c": 1}) // after another
+		time.Sleep(time.Minute)
+		want(0, map[string]int{})
+		send("a", "a2", "a3")
+		send("b", "b5")
+		want(3, map[string]int{"a": 2, "b": 1})
+		_ = w.Close(t.Context())
+		want(0, map[string]int{})
+	})
+}
+
+// When the sender must stop, nothing waits any more.
+func TestCountsStopped(t *testing.T) {
+	t.Parallel()
+	bubble(t, &receiver{answer: always(0)}, nil, func(t *testing.T, w *notify.Webhook, _ *bytes.Buffer) {
+		for _, id := range []string{"a", "b", "c"} {
+			w.NearLimit(t.Context(), near(id))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := w.Close(ctx); err == nil {
+			t.Error("all were delivered")
+		}
+		if n, of := w.Counted(); n != 0 || len(of) != 0 {
+			t.Errorf("%d wait, counted %v", n, of)
+		}
+	})
+}
+
 // Close sends waiting events once more, even if the receiver asked for a pause.
 func TestCloseFlushes(t *testing.T) {
 	t.Parallel()
