@@ -24,7 +24,7 @@ func (n *Namespace) Known(entity, resource string, own bool) *Policy {
 	if before != nil && !(s.current(before) && before.holds(now)) {
 		before = nil
 	}
-	if before != nil && n.elapsed() < max(before.expires, -before.expires) {
+	if before != nil && n.elapsed() < max(before.expires.Load(), -before.expires.Load()) {
 		return before
 	}
 	broader := false
@@ -45,13 +45,14 @@ func (n *Namespace) Known(entity, resource string, own bool) *Policy {
 		},
 	}, nil)
 	switch {
-	case before != nil && (broader || errors.Is(err, errUnknown)): // its records are not known any more
+	case before != nil && (broader || errors.Is(err, errUnknown)):
+		before.expires.Store(-(n.elapsed() + int64(time.Second))) // until then, its records are not looked for again
 		return before
 	case err != nil:
 		return nil
 	}
 	if p.UsesBroaderLimits = broader; !broader && n.cfg.TTL > 0 { // the next lookup may find the entity's own
-		p.expires = -(n.elapsed() + int64(min(n.cfg.TTL, time.Minute))) // then it is made again, of what is known then
+		p.expires.Store(-(n.elapsed() + int64(min(n.cfg.TTL, time.Minute)))) // then it is made again
 		n.keep(cached, p, n.cfg.Entries)
 	}
 	return p
@@ -66,10 +67,8 @@ func (n *Namespace) Names(entity, resource string) bool {
 	}
 	p := s.full.find(entity, resource)
 	return p != nil && slices.ContainsFunc(p.Targets, func(t Target) bool {
-		if t.Bucket.Resource != resource {
-			return false
-		}
-		return t.Source == SourceResource || t.Source == SourcePlan || t.Source == SourceEntity
+		of := t.Source == SourceResource || t.Source == SourcePlan || t.Source == SourceEntity
+		return of && t.Bucket.Resource == resource
 	})
 }
 

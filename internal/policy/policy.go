@@ -37,7 +37,7 @@ type Policy struct {
 type entry struct {
 	next       atomic.Pointer[Policy]
 	Known      atomic.Value  // where a store in the process keeps the only bucket
-	expires    int64         // nanoseconds since the resolver's start; negative: made without the store, for Known
+	expires    atomic.Int64  // nanoseconds since the resolver's start; negative: for Known alone, without the store
 	generation atomic.Uint64 // of the namespace, up to which the policy is known to be valid
 }
 

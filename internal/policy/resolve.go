@@ -33,7 +33,7 @@ func (n *Namespace) Resolve(ctx context.Context, entity, resource string, own bo
 	}
 	cached := s.policies(own)
 	before := cached.find(entity, resource)
-	if before != nil && now < before.expires && s.current(before) {
+	if before != nil && now < before.expires.Load() && s.current(before) {
 		n.Hit(before)
 		return before, before.usable()
 	}
@@ -73,7 +73,7 @@ func (n *Namespace) fresh(entity, resource string, own bool) *Policy {
 	}
 	generation := s.generation.Load()
 	p := s.policies(own).find(entity, resource)
-	if p == nil || now >= p.expires || p.generation.Load() != generation {
+	if p == nil || now >= p.expires.Load() || p.generation.Load() != generation {
 		return nil
 	}
 	return p
@@ -164,15 +164,17 @@ func (r *Resolver) build(
 			return nil, &record.NoLimitsError{Entity: entity, Resource: resource}
 		}
 	}
-	if p.expires = int64(c.until.Sub(r.start)); !until.IsZero() {
-		p.expires = min(p.expires, int64(until.Sub(r.start)))
+	expires := int64(c.until.Sub(r.start))
+	if !until.IsZero() {
+		expires = min(expires, int64(until.Sub(r.start)))
 	}
 	if !p.Share.Until.IsZero() {
-		p.expires = min(p.expires, max(int64(p.Share.Until.Sub(r.start)), r.elapsed()+int64(shareRetry)))
+		expires = min(expires, max(int64(p.Share.Until.Sub(r.start)), r.elapsed()+int64(shareRetry)))
 	}
 	if p.until > 0 { // no later by the monotonic clock than by the other
-		p.expires = min(p.expires, clock.Add(began, p.until-from.now))
+		expires = min(expires, clock.Add(began, p.until-from.now))
 	}
+	p.expires.Store(expires)
 	p.prepare()
 	if p.OnUnavailable == ModeLocal {
 		r.cfg.OnLocal()
