@@ -114,6 +114,30 @@ func TestParity(t *testing.T) {
 	})
 }
 
+// A debt of 2^62 millitokens or more does not fit a limit that becomes a balance, and is cut off alike in both stores.
+func TestParityLargestDebt(t *testing.T) {
+	t.Parallel()
+	fake := storetest.NewClock(clock.Epoch)
+	ours := open(t, redis.Config{Address: "redis://" + shared(t).Addr, Prefix: prefix(), Now: fake.Now, CallTimeout: 10 * time.Second})
+	model := memory.New(&memory.Config{Now: fake.Now, MaxUsage: -1})
+	defer model.Close()
+	rate := &store.Limit{Name: "rpm", Amount: 1, Period: time.Hour, Burst: 1}
+	for i, debt := range []int64{0, 1<<62 - 1, 1 << 62, 1<<62 + 2, clock.MaxLevel - 1} {
+		b := store.Bucket{Namespace: "n", Entity: fmt.Sprint(i), Resource: "r"}
+		for _, s := range []store.Store{ours, model} {
+			for epoch, c := range []store.Charge{{Limit: rate, Amount: debt + 1, Force: true}, {Limit: store.Balance("rpm"), Force: true}} {
+				out, err := s.Take(t.Context(), store.Take{Debits: []store.Debit{{Bucket: b, Epoch: uint64(epoch), Charges: []store.Charge{c}}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := min(debt, 1<<62-1); epoch == 1 && out.Levels[0].Level != want {
+					t.Errorf("%T: a debt of %d becomes %d, want %d", s, debt, out.Levels[0].Level, want)
+				}
+			}
+		}
+	}
+}
+
 type pairOf struct {
 	*rapid.T
 	ours   *redis.Store

@@ -154,11 +154,8 @@ local function rebase(s, d)
 		if dh < 0 then
 			dh, dl = 0, 0
 		end
-		if balance(d) then
-			return dh, dl
-		end
 		h, l = plus(h, l, -dh, -dl)
-		if (h - d[3]) * T + (l - d[4]) > 0 then
+		if balance(d) or (h - d[3]) * T + (l - d[4]) > 0 then
 			h, l = d[3], d[4]
 		end
 		h, l = plus(h, l, dh, dl)
