@@ -46,7 +46,7 @@ const style = `text{font:11px system-ui,sans-serif;fill:#1c2430}.t{font-weight:6
 // SVG draws a figure.
 func (f Figure) SVG() []byte {
 	var b bytes.Buffer
-	w := width * max(1, len(f.Panels))
+	w := width*max(1, len(f.Panels)) + right // a label at the end of an axis is wider than the room beside it
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%d" role="img" `+
 		`aria-label="%s">`+"\n<style>%s</style>\n", w, height, html.EscapeString(f.Title), style)
 	b.WriteString(`<rect width="100%" height="100%" fill="#fff"/>` + "\n")
@@ -61,7 +61,7 @@ func (f Figure) SVG() []byte {
 			color[s.Name] = colors[len(color)%len(colors)]
 			fmt.Fprintf(&b, `<rect x="%d" y="27" width="10" height="10" fill="%s"/>`+"\n", x, color[s.Name])
 			text(&b, x+14, 36, "", s.Name)
-			x += 28 + 6*len(s.Name)
+			x += 28 + 7*len(s.Name)
 		}
 	}
 	for i, p := range f.Panels {
