@@ -69,15 +69,13 @@ func (c *call) access() auth.Access {
 	return auth.Access{Role: auth.Acquire, Namespace: c.lim.Namespace(), Permissions: use}
 }
 
-// add adds what a descriptor requests, and returns what that needs.
-func (c *call) add(
-	ctx context.Context, at int, m *Mapping, d *ratelimitv3.RateLimitDescriptor, hits uint32,
-) auth.Access {
-	access := c.access()
+// add adds what a descriptor requests, and returns what that needs. ok is false if the mapping does not have the
+// descriptor.
+func (c *call) add(at int, m *Mapping, d *ratelimitv3.RateLimitDescriptor, hits uint32) (access auth.Access, ok bool) {
+	access = c.access()
 	t, ok := m.Target(c.domain, d)
 	if !ok {
-		c.unknown(ctx, at, reasonDescriptor)
-		return access
+		return access, false
 	}
 	access.Entity, access.Resource = t.Entity, t.Resource
 	n := uint64(max(hits, 1))
@@ -90,7 +88,7 @@ func (c *call) add(
 	if n > weir.MaxTokens {
 		if !negative && !t.Forced {
 			c.refuse(at, reasonBurst)
-			return access
+			return access, true
 		}
 		n = weir.MaxTokens // more than any bucket holds
 	}
@@ -99,10 +97,10 @@ func (c *call) add(
 		if o.GetRequestsPerUnit() == 0 {
 			if !negative && !t.Forced {
 				c.refuse(at, reasonNothing)
-				return access
+				return access, true
 			}
 			c.buf.status[at].Code = codeOK
-			return access // nothing can be spent from a limit that allows nothing
+			return access, true // nothing can be spent from a limit that allows nothing
 		}
 		t.tokens = slices.DeleteFunc(slices.Clone(t.tokens), func(a amount) bool { return a.fixed > 0 })
 		name := "requests"
@@ -119,10 +117,10 @@ func (c *call) add(
 	if negative || t.Forced {
 		c.buf.status[at].Code = codeOK
 		c.settles = append(c.settles, a)
-		return access
+		return access, true
 	}
 	c.requests = append(c.requests, a)
-	return access
+	return access, true
 }
 
 func (a *request) demand(tokens []amount, hits int64) {

@@ -28,6 +28,7 @@ import (
 	"github.com/weirlimits/weir/internal/serve/decide"
 	"github.com/weirlimits/weir/internal/serve/growing"
 	"github.com/weirlimits/weir/internal/serve/ratelog"
+	"github.com/weirlimits/weir/store"
 )
 
 // Config configures a [Service]. Only Limiter is required.
@@ -116,6 +117,8 @@ func (s *Service) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitReque
 	switch {
 	case domain == "":
 		return nil, status.Error(codes.InvalidArgument, "domain: must not be empty")
+	case len(domain) > store.MaxID:
+		return nil, status.Errorf(codes.InvalidArgument, "domain: must have at most %d bytes", store.MaxID)
 	case len(descriptors) == 0:
 		return nil, status.Error(codes.InvalidArgument, "descriptors: there must be at least one")
 	case len(descriptors) > maxDescriptors:
@@ -127,17 +130,21 @@ func (s *Service) ShouldRateLimit(ctx context.Context, req *rlsv3.RateLimitReque
 	c := newCall(s, s.in(namespace), len(descriptors))
 	c.domain = domain
 	if !known {
-		for i := range descriptors {
-			c.unknown(ctx, i, reasonDomain)
-		}
 		if err := s.require(ctx, c.access()); err != nil {
 			return nil, err
+		}
+		for i := range descriptors {
+			c.unknown(ctx, i, reasonDomain)
 		}
 		return c.answer(), nil
 	}
 	for i, d := range descriptors {
-		if err := s.require(ctx, c.add(ctx, i, mapping, d, req.GetHitsAddend())); err != nil {
+		access, ok := c.add(i, mapping, d, req.GetHitsAddend())
+		if err := s.require(ctx, access); err != nil {
 			return nil, err
+		}
+		if !ok {
+			c.unknown(ctx, i, reasonDescriptor)
 		}
 	}
 	if err := c.decide(ctx); err != nil {

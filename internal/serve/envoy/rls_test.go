@@ -265,8 +265,11 @@ func TestInvalid(t *testing.T) {
 	})
 	one := []*ratelimitv3.RateLimitDescriptor{entry("user=alice")}
 	for want, reqs := range map[codes.Code][]*rlsv3.RateLimitRequest{
-		codes.InvalidArgument:  {{Descriptors: one}, {Domain: "edge"}, {Domain: "edge", Descriptors: make([]*ratelimitv3.RateLimitDescriptor, 101)}, nil},
-		codes.PermissionDenied: {{Domain: "edge", Descriptors: one}},
+		codes.InvalidArgument: {
+			{Descriptors: one}, {Domain: "edge"}, {Domain: "edge", Descriptors: make([]*ratelimitv3.RateLimitDescriptor, 101)}, nil,
+			{Domain: strings.Repeat("d", 257), Descriptors: one},
+		},
+		codes.PermissionDenied: {{Domain: strings.Repeat("d", 256), Descriptors: one}},
 	} {
 		for _, req := range reqs {
 			if _, err := b.svc.ShouldRateLimit(b.ctx, req); status.Code(err) != want {

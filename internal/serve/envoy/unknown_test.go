@@ -2,12 +2,19 @@ package envoy_test
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"maps"
 	"strings"
 	"testing"
 
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/auth"
 	"github.com/weirlimits/weir/internal/serve/envoy"
 )
 
@@ -46,6 +53,34 @@ func TestUnknownAnswer(t *testing.T) {
 		}
 		if got := strings.Count(log.String(), "cannot be limited"); got != 2 {
 			t.Errorf("%d lines: %s", got, log.String())
+		}
+	}
+}
+
+// TestUnknownForbidden checks that what a caller without permission sends is neither counted nor logged.
+func TestUnknownForbidden(t *testing.T) {
+	t.Parallel()
+	for name, m := range map[string]*envoy.Mapping{
+		"no such domain":     mapping(t, "domains: {other: {builtin: true}}"),
+		"no such descriptor": mapping(t, "domains: {edge: {descriptors: [{match: [user], entity: '{user}'}]}}"),
+		"no entries":         nil,
+	} {
+		var log bytes.Buffer
+		b := setup(t, func(_ *weir.Config, c *envoy.Config) {
+			c.Mapping, c.May = func() *envoy.Mapping { return m }, func(context.Context, auth.Access) bool { return false }
+			c.Log = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		_, err := b.svc.ShouldRateLimit(t.Context(), &rlsv3.RateLimitRequest{
+			Domain: "edge", Descriptors: []*ratelimitv3.RateLimitDescriptor{entry()},
+		})
+		if status.Code(err) != codes.PermissionDenied {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got, want := b.svc.Unknown(), map[string]uint64{"domain": 0, "descriptor": 0, "limits": 0}; !maps.Equal(got, want) {
+			t.Errorf("%s: counted %v", name, got)
+		}
+		if log.Len() > 0 {
+			t.Errorf("%s: %s", name, log.String())
 		}
 	}
 }
