@@ -118,6 +118,11 @@ func (m *Mirror) copy(ctx context.Context, key store.Key) error {
 		if !change {
 			return nil
 		}
+		if w.Delete { // an event may come before the stores were compared, or after the source lost its data
+			if _, err := m.sound(ctx, []string{store.Registry, weir.DefaultNamespace, key.Namespace}); err != nil {
+				return err
+			}
+		}
 		err = m.cfg.To.Commit(ctx, w)
 		if err == nil || !errors.Is(err, store.ErrConflict) || try == 8 {
 			return err

@@ -246,18 +246,22 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-// A source that was never configured is the wrong one, or has lost its data: the cell keeps what it has.
+// A source that was never configured is the wrong one, or has lost its data: the cell keeps what it has, whether all is
+// compared or an event comes.
 func TestMirrorOfTheWrongSource(t *testing.T) {
 	t.Parallel()
 	to := &source{Store: memory.New(nil), t: t}
 	key := mirroredKeys[0]
 	to.write(t.Context(), key, content(key, 1))
 	m := configflow.NewMirror(configflow.MirrorConfig{From: memory.New(nil), To: to})
-	if err := m.Reconcile(t.Context()); err == nil || !strings.Contains(err.Error(), "check the address of the source") {
-		t.Errorf("error %v", err)
-	}
-	if valueOf(t.Context(), to, key) == "" {
-		t.Error("it is deleted")
+	apply := func(ctx context.Context) error { return m.Apply(ctx, to.events[0]) }
+	for name, do := range map[string]func(context.Context) error{"compared": m.Reconcile, "an event": apply} {
+		if err := do(t.Context()); err == nil || !strings.Contains(err.Error(), "check the address of the source") {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if valueOf(t.Context(), to, key) == "" {
+			t.Errorf("%s: it is deleted", name)
+		}
 	}
 }
 
