@@ -180,8 +180,8 @@ func rank(action string) int {
 	return slices.Index([]string{"remove", "replace", "may replace", "modify", "adopt", "add"}, action)
 }
 
-// forget deletes a change set that was not executed, and the stack if it was created only for it. It does so even if
-// ctx is done.
+// forget deletes a change set that was not executed, and the stack if it was created only for it and is still empty. It
+// does so even if ctx is done.
 func (f *formation) forget(ctx context.Context, cs changeSet) error {
 	if cs.id == "" {
 		return nil
@@ -191,9 +191,15 @@ func (f *formation) forget(ctx context.Context, cs changeSet) error {
 	_, err := f.DeleteChangeSet(ctx, &cloudformation.DeleteChangeSetInput{
 		ChangeSetName: &cs.id, StackName: &cs.stack,
 	})
-	if cs.fresh {
-		_, err2 := f.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &cs.stack})
-		err = errors.Join(err, err2)
+	if code(err) == "ChangeSetNotFound" {
+		err = nil
 	}
-	return err
+	if !cs.fresh {
+		return err
+	}
+	st, err2 := f.find(ctx, cs.stack) // by now somebody may create it, or this process, if an answer was lost
+	if st != nil && st.StackStatus == types.StackStatusReviewInProgress {
+		_, err2 = f.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &cs.stack})
+	}
+	return errors.Join(err, err2)
 }

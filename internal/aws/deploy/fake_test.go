@@ -32,7 +32,8 @@ type fake struct {
 	events  []types.StackEvent // in order
 	deleted []string
 	created *cloudformation.CreateChangeSetInput
-	stumble int // number of looks that fail
+	stumble int  // number of looks that fail
+	lost    bool // the answer to executing
 }
 
 // step is one event, and the stack's new status if the event is about the stack.
@@ -108,11 +109,17 @@ func (f *fake) DescribeChangeSet(_ context.Context, in *cloudformation.DescribeC
 
 func (f *fake) ExecuteChangeSet(context.Context, *cloudformation.ExecuteChangeSetInput, ...func(*cloudformation.Options)) (*cloudformation.ExecuteChangeSetOutput, error) {
 	f.looks = 1
+	if f.lost {
+		return nil, errors.New("connection reset")
+	}
 	return nil, nil
 }
 
 func (f *fake) DeleteChangeSet(_ context.Context, in *cloudformation.DeleteChangeSetInput, _ ...func(*cloudformation.Options)) (*cloudformation.DeleteChangeSetOutput, error) {
 	f.deleted = append(f.deleted, *in.ChangeSetName)
+	if f.looks > 0 { // it is executed
+		return nil, &smithy.GenericAPIError{Code: "ChangeSetNotFound"}
+	}
 	return nil, nil
 }
 
@@ -299,6 +306,33 @@ func TestInterrupted(t *testing.T) {
 	cfg.Stacks, cfg.Planned = f, func([]deploy.Change) { cancel() }
 	if _, err := deploy.New(cfg).Deploy(ctx, dry(bare("limits"))); err != nil || strings.Join(f.deleted, ", ") != "change, arn:limits" {
 		t.Errorf("%v, deleted %v", err, f.deleted)
+	}
+}
+
+// TestStackBegun: a stack that did not exist when the deployment began stays if it is being created when the deployment
+// cleans up: by somebody else during a dry run, or by the deployment itself if the answer to executing was lost.
+func TestStackBegun(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []bool{false, true} {
+		f := &fake{
+			changes: []types.Change{change("Add", "Table", tableType, "")}, outcome: []step{{state: "CREATE_IN_PROGRESS"}}, lost: lost,
+		}
+		cfg := deploy.Config{
+			Clients: deploy.Clients{Region: "eu-central-1", Stacks: f, Tables: tables{new(dynamotest.Fake)}, Identity: who{}},
+			Poll:    time.Nanosecond,
+		}
+		req, want := bare("limits"), "deploy limits: connection reset"
+		if !lost {
+			req, want = dry(req), ""
+			cfg.Planned = func([]deploy.Change) { f.stack.StackStatus = types.StackStatusCreateInProgress }
+		}
+		_, err := deploy.New(cfg).Deploy(t.Context(), req)
+		if err == nil && want != "" || err != nil && err.Error() != want {
+			t.Errorf("lost %t: error %v", lost, err)
+		}
+		if got := strings.Join(f.deleted, ", "); got != "change" {
+			t.Errorf("lost %t: deleted %q, want only the change", lost, got)
+		}
 	}
 }
 
