@@ -169,7 +169,7 @@ func (r *Resolver) build(
 		expires = min(expires, int64(until.Sub(r.start)))
 	}
 	if !p.Share.Until.IsZero() {
-		expires = min(expires, max(int64(p.Share.Until.Sub(r.start)), r.elapsed()+int64(shareRetry)))
+		expires = min(expires, r.elapsed()+int64(max(clock.Left(p.Share.Until, time.Now()), shareRetry)))
 	}
 	if p.until > 0 { // no later by the monotonic clock than by the other
 		expires = min(expires, clock.Add(began, p.until-from.now))

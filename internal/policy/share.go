@@ -54,7 +54,7 @@ func (p *Policy) usable() error {
 	switch {
 	case p.Share.Num == 0:
 		return NoShare()
-	case !p.Share.Until.IsZero() && !time.Now().Before(p.Share.Until):
+	case !p.Share.Until.IsZero() && clock.Left(p.Share.Until, time.Now()) <= 0:
 		return shareExpired()
 	}
 	return nil
@@ -70,10 +70,10 @@ func shareExpired() error {
 }
 
 // Late returns an error if a decision that takes up to within came so late that another cell may already have this
-// cell's part of the limits, because the process was stopped after it had checked its share. Such a decision does not
-// count.
+// cell's part of the limits, because the process was stopped, or the machine suspended, after it had checked its share.
+// Such a decision does not count.
 func (sh Share) Late(within time.Duration) error {
-	if sh.Until.IsZero() || time.Since(sh.Until) < within {
+	if sh.Until.IsZero() || clock.Left(sh.Until, time.Now()) > -within {
 		return nil
 	}
 	return shareExpired()

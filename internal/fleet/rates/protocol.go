@@ -40,6 +40,7 @@ func (p *protocol) None() *grants { return new(grants) }
 
 // Report implements [fleet.Protocol].
 func (p *protocol) Report(_ context.Context, seq uint64) (any, error) {
+	p.w.lapse() // the timer stands still while the machine is suspended
 	now := time.Now()
 	maps.DeleteFunc(p.sent, func(_ uint64, t time.Time) bool { return now.Sub(t) > 2*p.lease() })
 	p.sent[seq] = now

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/fleet"
 )
 
@@ -36,7 +37,7 @@ type share struct {
 
 // usable returns what may be used of a budget.
 func (s *share) usable(budget int, now time.Time) int64 {
-	if now.Before(s.expires) {
+	if clock.Left(s.expires, now) > 0 {
 		return s.rate[budget]
 	}
 	return min(s.rate[budget], s.safe[budget])
@@ -86,7 +87,7 @@ func (w *Worker) Status() Status {
 	defer w.mu.Unlock()
 	s := w.status
 	s.Worker, s.Leads, s.Err = w.id, m.Leads, m.Err
-	s.Granted = !w.closed && time.Now().Before(w.share.expires)
+	s.Granted = !w.closed && clock.Left(w.share.expires, time.Now()) > 0
 	return s
 }
 
@@ -181,7 +182,7 @@ func (w *Worker) apply(now time.Time) {
 			w.share.current[i] = 0
 		}
 	}
-	if left := w.share.expires.Sub(now); left > 0 {
+	if left := clock.Left(w.share.expires, now); left > 0 {
 		w.expiry.Reset(left)
 	}
 	w.cfg.Granted(w.share.current)
