@@ -77,9 +77,20 @@ func newCall(g *Governor, op operation, dir Direction) *call {
 	return c
 }
 
+// tableOf returns a table: that of the call's parts, if they have one of that name.
+func (c *call) tableOf(name string) *table {
+	t := c.g.tableOf(name)
+	for i := range c.parts {
+		if c.parts[i].t.name == t.name {
+			return c.parts[i].t
+		}
+	}
+	return t
+}
+
 // touch adds the expected cost of the call on a table and, for a write, on those of its indexes that have a budget.
 func (c *call) touch(name string, dir Direction, weight int64) {
-	t := c.g.tableOf(name)
+	t := c.tableOf(name)
 	c.add(t, nil, dir, weight)
 	if dir == Write && t.split {
 		t.mu.RLock()
@@ -94,7 +105,7 @@ func (c *call) touch(name string, dir Direction, weight int64) {
 
 // touchIndex adds a read of an index.
 func (c *call) touchIndex(name string, index *string, weight int64) {
-	t := c.g.tableOf(name)
+	t := c.tableOf(name)
 	if index == nil || *index == "" {
 		c.add(t, nil, Read, weight)
 	} else {

@@ -27,6 +27,18 @@ func (g *Governor) Begin(ctx context.Context, table string, dir Direction, units
 	}, nil
 }
 
+// Touch looks up a table and an index of it ("": none).
+func (g *Governor) Touch(table, index string) {
+	if t := g.tableOf(table); index != "" {
+		t.index(index)
+	}
+}
+
+// Kept returns how many tables and budgets are kept, and how many indexes of a table.
+func (g *Governor) Kept(table string) (tables, budgets, indexes int) {
+	return len(g.tables), len(g.budgets), len(g.tableOf(table).indexes)
+}
+
 // Parse is parse.
 func Parse(text string) (table, index string, dir Direction) {
 	s := parse(text)

@@ -98,16 +98,20 @@ func (g *Governor) add(b *budget, table, index string, dir Direction) *budget {
 	return b
 }
 
-// tableOf returns a table, which may be named by its ARN. A table that was never seen has the account's limits.
+// tableOf returns a table, which may be named by its ARN. A table that was never seen has the account's limits. If it
+// cannot exist, or too many are kept, it is not kept, and has only the account's budgets.
 func (g *Governor) tableOf(name string) *table {
 	if strings.HasPrefix(name, "arn:") {
 		name, _ = resourceNames(name)
 	}
 	g.mu.RLock()
-	t := g.tables[name]
+	t, full := g.tables[name], len(g.tables) >= maxTables
 	g.mu.RUnlock()
-	if t != nil {
+	switch {
+	case t != nil:
 		return t
+	case full || len(name) > maxName:
+		return &table{name: name}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -123,7 +123,7 @@ func (c *call) consumed(cc *types.ConsumedCapacity) {
 	if cc == nil {
 		return
 	}
-	t := c.g.tableOf(aws.ToString(cc.TableName))
+	t := c.tableOf(aws.ToString(cc.TableName))
 	if cc.TableName == nil && len(c.parts) > 0 {
 		t = c.parts[0].t
 	}

@@ -6,6 +6,12 @@ import (
 	"sync/atomic"
 )
 
+const (
+	maxName    = 255    // bytes of the longest name that DynamoDB takes
+	maxTables  = 10_000 // that are kept; as many as an account and a region may have
+	maxIndexes = 100    // of a table that are kept; more than one may have
+)
+
 // table is what a governor has found out about a table.
 type table struct {
 	name    string
@@ -53,12 +59,16 @@ func (r *ratio) observe(x float64) {
 	}
 }
 
+// index returns an index. If it cannot exist, or too many are kept, it is not kept.
 func (t *table) index(name string) *index {
 	t.mu.RLock()
-	x := t.indexes[name]
+	x, full := t.indexes[name], len(t.indexes) >= maxIndexes
 	t.mu.RUnlock()
-	if x != nil {
+	switch {
+	case x != nil:
 		return x
+	case full || len(name) > maxName:
+		return new(index)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
