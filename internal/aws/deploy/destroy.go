@@ -98,10 +98,13 @@ func (d *Deployer) Destroy(ctx context.Context, doomed Doomed, deleteData bool) 
 				st.Name,
 		}
 	}
-	var gone []Data
+	var gone, after []Data // what CloudFormation deletes, and what is deleted after it
 	for _, x := range doomed.Data {
-		if deleteData || !x.Kept {
+		switch {
+		case !x.Kept:
 			gone = append(gone, x)
+		case deleteData:
+			after = append(after, x)
 		}
 		if x.Type == typeTable && (deleteData || !x.Kept) {
 			if err := d.unprotected(ctx, st.Name, x.Name); err != nil {
@@ -111,22 +114,19 @@ func (d *Deployer) Destroy(ctx context.Context, doomed Doomed, deleteData bool) 
 	}
 	// CloudFormation does not delete a bucket that has content.
 	for _, x := range gone {
-		if !x.Kept && x.Type == typeBucket {
+		if x.Type == typeBucket {
 			if err := d.empty(ctx, x.Name); err != nil {
 				return trouble("destroy", st.Name, err)
 			}
 		}
 	}
-	if err := d.deleteStack(ctx, st); err != nil {
+	if err := d.deleteStack(ctx, st, after); err != nil {
 		return err
 	}
-	for i, x := range gone {
-		if !x.Kept {
-			continue
-		}
+	for i, x := range after {
 		if err := d.deleteData(ctx, x); err != nil {
 			err := trouble("destroy", st.Name, err)
-			return fmt.Errorf("%w; the stack is gone, but these remain: %s", err, listed(gone[i:]))
+			return fmt.Errorf("%w; the stack is gone, but these remain: %s", err, listed(after[i:]))
 		}
 	}
 	return nil
@@ -156,12 +156,16 @@ func (d *Deployer) unprotected(ctx context.Context, stack, table string) error {
 	}
 }
 
-func (d *Deployer) deleteStack(ctx context.Context, st *Stack) error {
+// deleteStack deletes a stack. If it is not known whether that succeeds, its error names what is left to delete.
+func (d *Deployer) deleteStack(ctx context.Context, st *Stack, left []Data) error {
 	state, all, err := d.formation.run(ctx, "destroy", st.Name, st.ID, func() error {
 		_, err := d.cfg.Stacks.DeleteStack(ctx, &cloudformation.DeleteStackInput{StackName: &st.ID})
 		return err
 	})
-	if err != nil || state == "" || state == "DELETE_COMPLETE" {
+	switch {
+	case err != nil && len(left) > 0:
+		return fmt.Errorf("%w; once the stack is gone, delete what it leaves: %s", err, listed(left))
+	case err != nil, state == "", state == "DELETE_COMPLETE":
 		return err
 	}
 	return failure("destroy", st.Name, state, all, "fix the cause, then run weir aws destroy "+st.Name+" again")

@@ -175,6 +175,30 @@ func TestDestroyFails(t *testing.T) {
 	}
 }
 
+// TestDestroyInterrupted: a caller that leaves while the stack is being deleted learns what is not deleted yet: once the
+// stack is gone, weir does not find that any more.
+func TestDestroyInterrupted(t *testing.T) {
+	t.Parallel()
+	f, cfg := deployedAs(t, "v1.2.0")
+	f.all = []types.StackResource{{LogicalResourceId: aws.String("Table"), PhysicalResourceId: aws.String("limits"), ResourceType: aws.String(tableType)}}
+	for deleteData, want := range map[bool]string{
+		false: "shows its progress", true: "shows its progress; once the stack is gone, delete what it leaves: table limits",
+	} {
+		f.stack.StackStatus, f.outcome, f.looks = "CREATE_COMPLETE", []step{{state: "DELETE_IN_PROGRESS"}}, 0
+		ctx, cancel := context.WithCancel(t.Context())
+		cfg.Tell = func(deploy.Event) { cancel() }
+		d := deploy.New(cfg)
+		doomed, err := d.Doomed(ctx, "limits")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = d.Destroy(ctx, doomed, deleteData)
+		if !errors.Is(err, context.Canceled) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%v, want … %s", err, want)
+		}
+	}
+}
+
 // bucket is S3 with one bucket, which may belong to someone else.
 type bucket struct {
 	deploy.Objects
