@@ -50,6 +50,7 @@ type Listener struct {
 	evicted func()
 	turns   *admission.Slots
 	clock   atomic.Int64 // counts what makes connections idle
+	began   time.Time
 
 	mu                             sync.Mutex
 	unauthenticated, authenticated pool
@@ -62,7 +63,7 @@ func Listen(ln net.Listener, b Bounds) *Listener {
 		b.Evicted = func() {}
 	}
 	return &Listener{
-		Listener: ln, headers: b.Headers, evicted: b.Evicted, turns: newTurns(),
+		Listener: ln, headers: b.Headers, evicted: b.Evicted, turns: newTurns(), began: time.Now(),
 		unauthenticated: pool{most: b.Unauthenticated, anybody: true, holders: make(map[string][]*Conn)},
 		authenticated:   pool{most: b.Authenticated, holders: make(map[string][]*Conn)},
 	}
@@ -241,7 +242,7 @@ type Conn struct {
 // refused is what was refused on a connection.
 type refused struct {
 	requests atomic.Int64 // since the last call of Read; see Refuse
-	until    atomic.Int64 // when Authenticate looks for room again, in Unix nanoseconds
+	until    atomic.Int64 // when Authenticate looks for room again, in ns since the listener began
 }
 
 // who returns the holder.
@@ -275,11 +276,11 @@ func (c *Conn) Authenticate(principal string) bool {
 	if c == nil || c.authenticated.Load() {
 		return true
 	}
-	now := time.Now()
-	if now.UnixNano() < c.refused.until.Load() {
+	l := c.l
+	now := time.Since(l.began)
+	if int64(now) < c.refused.until.Load() {
 		return false
 	}
-	l := c.l
 	l.mu.Lock()
 	if c.pool != &l.unauthenticated {
 		open := c.pool != nil
@@ -296,7 +297,7 @@ func (c *Conn) Authenticate(principal string) bool {
 		c.authenticated.Store(true)
 	} else {
 		c.holder.Store(address)
-		c.refused.until.Store(now.Add(time.Second).UnixNano())
+		c.refused.until.Store(int64(now + time.Second))
 		_, _ = l.unauthenticated.enter(c) // there is room: it just left
 	}
 	l.mu.Unlock()

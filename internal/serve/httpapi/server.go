@@ -162,7 +162,7 @@ func (s *Server) httpServer(ctx context.Context, h http.Handler) *http.Server {
 		// Requests in progress continue after ctx has ended.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		// Mostly about clients that disconnect or do not speak HTTP, which anyone can cause.
-		ErrorLog: slog.NewLogLogger(ratelog.Handler(s.cfg.Log), slog.LevelWarn),
+		ErrorLog: slog.NewLogLogger(ratelog.New(s.cfg.Log).Handler(), slog.LevelWarn),
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -24,6 +23,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/weirlimits/weir"
+	"github.com/weirlimits/weir/internal/serve/ratelog"
 )
 
 // Tracing records a span for each traced request, below it one for each decision, and below that one for each store
@@ -71,7 +71,10 @@ func SamplerWanted() bool { return os.Getenv("OTEL_TRACES_SAMPLER") != "" }
 // NewTracing returns a Tracing that records spans and sends them in batches.
 func NewTracing(ctx context.Context, cfg TracingConfig) (*Tracing, error) {
 	if cfg.Log != nil {
-		otel.SetErrorHandler(seldom(cfg.Log))
+		log := ratelog.Every(time.Minute, cfg.Log) // the exporter reports an error for every batch that it cannot send
+		otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+			log.Warn("traces cannot be sent", slog.Any("error", err))
+		}))
 	}
 	processor := cfg.Processor
 	if processor == nil {
@@ -110,18 +113,6 @@ func direct(r *http.Request) (*url.URL, error) {
 		return nil, errRedirect
 	}
 	return http.ProxyFromEnvironment(r)
-}
-
-// seldom returns a handler that logs an exporter's errors rarely, because it reports one for every batch it cannot
-// send.
-func seldom(log *slog.Logger) otel.ErrorHandlerFunc {
-	var last atomic.Int64
-	return func(err error) {
-		now, was := time.Now().UnixNano(), last.Load()
-		if now-was >= int64(time.Minute) && last.CompareAndSwap(was, now) {
-			log.Warn("traces cannot be sent", slog.Any("error", err))
-		}
-	}
 }
 
 // tracesURL appends the traces path to an endpoint without a path, as for the environment variable.

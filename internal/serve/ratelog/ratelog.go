@@ -11,15 +11,26 @@ import (
 )
 
 // New returns a logger that writes at most one line per second to log and drops all others.
-func New(log *slog.Logger) *slog.Logger { return slog.New(Handler(log)) }
+func New(log *slog.Logger) *slog.Logger { return Every(time.Second, log) }
 
-// Handler returns the handler of [New].
-func Handler(log *slog.Logger) slog.Handler { return handler{log.Handler(), new(atomic.Int64)} }
+// Every returns a logger that writes at most one line per interval to log and drops all others.
+func Every(interval time.Duration, log *slog.Logger) *slog.Logger {
+	l := &limit{interval: interval, began: time.Now()}
+	l.last.Store(-int64(interval))
+	return slog.New(handler{log.Handler(), l})
+}
 
 // handler drops lines in Enabled, before their attributes are evaluated. Loggers call it once per line.
 type handler struct {
 	slog.Handler
-	last *atomic.Int64 // when a line was last written, in ns
+	*limit
+}
+
+// limit is the limit of a handler and those derived from it.
+type limit struct {
+	interval time.Duration
+	began    time.Time
+	last     atomic.Int64 // when a line was last written, in ns since began
 }
 
 // Enabled reports whether a line may be written now.
@@ -27,18 +38,18 @@ func (h handler) Enabled(ctx context.Context, level slog.Level) bool {
 	if !h.Handler.Enabled(ctx, level) {
 		return false
 	}
-	now, last := time.Now().UnixNano(), h.last.Load()
-	return now-last >= int64(time.Second) && h.last.CompareAndSwap(last, now)
+	now, last := int64(time.Since(h.began)), h.last.Load()
+	return now-last >= int64(h.interval) && h.last.CompareAndSwap(last, now)
 }
 
 // WithAttrs returns a handler that shares the limit.
 func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return handler{h.Handler.WithAttrs(attrs), h.last}
+	return handler{h.Handler.WithAttrs(attrs), h.limit}
 }
 
 // WithGroup returns a handler that shares the limit.
 func (h handler) WithGroup(name string) slog.Handler {
-	return handler{h.Handler.WithGroup(name), h.last}
+	return handler{h.Handler.WithGroup(name), h.limit}
 }
 
 // Sources limits the lines about many sources: of each, at most one line per second, and of all together at most
