@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"hash/maphash"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -79,21 +80,29 @@ func newTallies(hand func(context.Context, ...store.Reading) error) *tallies {
 	return t
 }
 
-// count updates the counters of a bucket.
+// count updates the counters of a bucket. Each bucket is counted in the shard of its name, also where it stands for
+// others: it has one id at a time, and a store takes none that is smaller than before.
 func (t *tallies) count(b store.Bucket, at time.Time, f func(*tally)) {
 	if t == nil {
 		return
 	}
+	if !t.in(b, maxTallies, at, f) {
+		if b.Entity = others; !t.in(b, 2*maxTallies, at, f) {
+			b.Resource = others
+			t.in(b, math.MaxInt, at, f)
+		}
+	}
+	t.arm()
+}
+
+// in updates the counters of a bucket in its shard. It reports false if they are not there and the shard has so many.
+func (t *tallies) in(b store.Bucket, most int, at time.Time, f func(*tally)) bool {
 	s := &t.shards[maphash.Comparable(t.seed, b)%tallyShards]
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	ta := s.m[b]
-	if ta == nil && len(s.m) >= maxTallies {
-		b.Entity = others
-		ta = s.m[b]
-	}
-	if ta == nil && len(s.m) >= 2*maxTallies {
-		b.Resource = others
-		ta = s.m[b]
+	if ta == nil && len(s.m) >= most {
+		return false
 	}
 	if ta == nil {
 		ta = &tally{id: t.births.Add(1), at: at}
@@ -107,8 +116,7 @@ func (t *tallies) count(b store.Bucket, at time.Time, f func(*tally)) {
 	}
 	ta.at, ta.dirty = at, true
 	f(ta)
-	s.mu.Unlock()
-	t.arm()
+	return true
 }
 
 // arm schedules a flush.

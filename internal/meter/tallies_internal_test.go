@@ -10,15 +10,20 @@ import (
 )
 
 // Invented entities, resources and limits take bounded memory. Nothing is left out, and nothing is counted for another
-// namespace.
+// namespace. Each bucket has one id at a time: a store takes the readings of the largest.
 func TestInventedNames(t *testing.T) {
 	t.Parallel()
 	counted := make(map[string]int64) // requests by namespace
+	ids := make(map[store.Bucket]uint64)
 	ts := newTallies(func(_ context.Context, rs ...store.Reading) error {
 		for i := range rs {
 			if n := len(rs[i].Counts); n > maxLimits+1 {
 				t.Fatalf("a bucket has %d limits", n)
 			}
+			if id := ids[rs[i].Bucket]; id != 0 {
+				t.Errorf("%v has the ids %d and %d", rs[i].Bucket, id, rs[i].ID)
+			}
+			ids[rs[i].Bucket] = rs[i].ID
 			for _, c := range rs[i].Counts {
 				counted[rs[i].Bucket.Namespace] += c.Refused
 			}
