@@ -32,6 +32,7 @@ type books struct {
 // newBooks returns the books of a table in which m is booked.
 func newBooks(t *table.Table, m table.Metering, part int) *books {
 	b := &books{Metering: m, t: t, part: part % table.UsageParts}
+	b.names.of = make(map[ledger.Window]*named)
 	b.parents = ledger.Parents{Look: b.lookUp, Keep: time.Minute, Now: t.Clock}
 	return b
 }
@@ -127,10 +128,22 @@ func (b *books) lookUp(ctx context.Context, entities []store.Key) ([]string, err
 func (b *books) Apply(ctx context.Context, entries []*Booking, sums ledger.Sums) error {
 	ctx, cancel := b.t.Within(ctx)
 	defer cancel()
-	if err := b.bound(ctx, entries, sums); err != nil {
+	err := b.apply(ctx, entries, sums, false)
+	if errors.Is(err, ledger.ErrDamaged) && len(entries) == 1 { // a window of the bucket may be full
+		err = b.apply(ctx, entries, sums, true)
+	}
+	return err
+}
+
+// manyUnits is how many units more than two for each item a transaction consumes if a window in it is large.
+const manyUnits = 200
+
+// apply makes one attempt. With all set, it bounds all windows.
+func (b *books) apply(ctx context.Context, entries []*Booking, sums ledger.Sums, all bool) error {
+	if err := b.bound(ctx, entries, sums, all); err != nil {
 		return err
 	}
-	in := &dynamodb.TransactWriteItemsInput{}
+	in := &dynamodb.TransactWriteItemsInput{ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal}
 	for _, e := range entries {
 		if e.Account.stored {
 			in.TransactItems = append(in.TransactItems, types.TransactWriteItem{Put: b.put(&e.Account)})
@@ -145,7 +158,10 @@ func (b *books) Apply(ctx context.Context, entries []*Booking, sums ledger.Sums)
 		return nil // nothing new
 	}
 	err := b.t.Attempt(ctx, func(ctx context.Context) error {
-		_, err := b.t.Client().TransactWriteItems(ctx, in, table.Once...)
+		out, err := b.t.Client().TransactWriteItems(ctx, in, table.Once...)
+		if err == nil && consumed(out) > float64(2*len(in.TransactItems)+manyUnits) {
+			b.names.large(sums)
+		}
 		return err
 	})
 	key := entries[0].Account.Key
@@ -156,6 +172,14 @@ func (b *books) Apply(ctx context.Context, entries []*Booking, sums ledger.Sums)
 		return poison(key, err)
 	}
 	return b.t.Trouble("usage", key.String(), err)
+}
+
+// consumed returns the units that a transaction has consumed; 0 if it is not known.
+func consumed(out *dynamodb.TransactWriteItemsOutput) (units float64) {
+	for _, c := range out.ConsumedCapacity {
+		units += aws.ToFloat64(c.CapacityUnits)
+	}
+	return units
 }
 
 func (b *books) put(a *Account) *types.Put {

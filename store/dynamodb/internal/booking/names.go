@@ -25,13 +25,12 @@ const (
 	maxRemembered = 4 << 20
 )
 
-// names are which limits windows name: those that many buckets share, and those of buckets with many limits. Requests
-// can bring limits of ever new names, and a namespace may have any number of them. They must not make windows so large
-// that what others have spent cannot be booked any more, with which the windows are written.
+// names are which limits windows name: those that many buckets share, and those of buckets that may have many limits.
+// Requests can bring limits of ever new names, and a namespace may have any number of them. They must not make windows
+// so large that what others have spent cannot be booked any more, with which the windows are written.
 type names struct {
-	mu   sync.Mutex
-	of   map[ledger.Window]*named
-	size int
+	mu sync.Mutex
+	of map[ledger.Window]*named
 }
 
 // named is which limits a window names.
@@ -41,21 +40,23 @@ type named struct {
 	at     time.Time // when it was read
 }
 
-// add reports whether a window names a limit, or has room to.
-func (n *named) add(limit string) bool {
-	size := figuresNamed*len(limit) + figureSize
-	if !n.limits[limit] && n.size+size <= maxNamed {
+// add names a limit.
+func (n *named) add(limit string) {
+	if !n.limits[limit] {
 		n.limits[limit] = true
-		n.size += size
+		n.size += sizeOf(limit)
 	}
-	return limit == "" || n.limits[limit]
 }
 
-// bound adds up what changes windows for limits for which they have no room.
-func (b *books) bound(ctx context.Context, entries []*Booking, sums ledger.Sums) error {
+// sizeOf returns how many bytes a limit may take in a window.
+func sizeOf(limit string) int { return figuresNamed*len(limit) + figureSize }
+
+// bound adds up what changes windows for limits for which they have no room. With all set, that concerns all windows;
+// otherwise those that many buckets share, and those of buckets that may have many limits.
+func (b *books) bound(ctx context.Context, entries []*Booking, sums ledger.Sums, all bool) error {
 	many := make(map[store.Bucket]bool)
 	for _, e := range entries {
-		many[e.Bucket] = many[e.Bucket] || e.Account.seen.Many()
+		many[e.Bucket] = many[e.Bucket] || all || e.Account.seen.Many()
 	}
 	now := b.t.Clock()
 	of, unknown := b.names.look(many, sums, now)
@@ -69,13 +70,15 @@ func (b *books) bound(ctx context.Context, entries []*Booking, sums ledger.Sums)
 	for w, n := range of {
 		var bounded []store.LimitFigures
 		for _, c := range sums[w] {
-			if !n.add(c.Limit) {
+			if c.Limit != "" && !n.limits[c.Limit] && n.size+sizeOf(c.Limit) > maxNamed {
 				c.Limit = ledger.Others
 			}
+			n.add(c.Limit)
 			bounded = store.MergeFigures(bounded, []store.LimitFigures{c})
 		}
 		sums[w] = bounded
 	}
+	b.names.forget()
 	return nil
 }
 
@@ -88,19 +91,20 @@ func (ns *names) look(
 	defer ns.mu.Unlock()
 	of = make(map[ledger.Window]*named)
 	for w, counts := range sums {
-		if w.Of == store.OfBucket && !many[store.Bucket{Namespace: w.Namespace, Entity: w.ID, Resource: w.Sub}] {
-			continue
-		}
-		if n := ns.of[w]; n.knows(counts, now) {
+		n := ns.of[w]
+		bucket := store.Bucket{Namespace: w.Namespace, Entity: w.ID, Resource: w.Sub}
+		switch {
+		case w.Of == store.OfBucket && n == nil && !many[bucket]:
+		case n.knows(counts, now):
 			of[w] = n
-		} else {
+		default:
 			unknown = append(unknown, w)
 		}
 	}
 	return of, unknown
 }
 
-// read adds what windows name, which it reads, to of and to what is remembered.
+// read adds what windows name, which it reads, to what is remembered, and that to of.
 func (b *books) read(ctx context.Context, of map[ledger.Window]*named, windows []ledger.Window, now time.Time) error {
 	keys := make([]table.Key, len(windows))
 	for i, w := range windows {
@@ -112,20 +116,48 @@ func (b *books) read(ctx context.Context, of map[ledger.Window]*named, windows [
 	}
 	b.names.mu.Lock()
 	defer b.names.mu.Unlock()
-	if b.names.of == nil || b.names.size > maxRemembered {
-		b.names.of, b.names.size = make(map[ledger.Window]*named), 0
-	}
 	for i, w := range windows {
-		n := &named{limits: make(map[string]bool), size: windowSize, at: now}
+		n := b.names.remember(w)
+		n.at = now
 		for attr := range found[keys[i]] {
 			if len(attr) > 1 && attr[1] == '_' {
-				n.add(attr[2:])
+				n.add(attr[2:]) // even beyond maxNamed: it is there
 			}
 		}
-		of[w], b.names.of[w] = n, n
-		b.names.size += n.size
+		of[w] = n
 	}
 	return nil
+}
+
+// remember returns what is remembered of a window, which is bounded from now on.
+func (ns *names) remember(w ledger.Window) *named {
+	n := ns.of[w]
+	if n == nil {
+		n = &named{limits: make(map[string]bool), size: windowSize}
+		ns.of[w] = n
+	}
+	return n
+}
+
+// large remembers windows of which some are large, so that they are read before they become larger.
+func (ns *names) large(sums ledger.Sums) {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	for w := range sums {
+		ns.remember(w)
+	}
+}
+
+// forget forgets the names of some windows if there are too many.
+func (ns *names) forget() {
+	size := 0
+	for w, n := range ns.of {
+		if size+n.size > maxRemembered {
+			delete(ns.of, w)
+		} else {
+			size += n.size
+		}
+	}
 }
 
 // knows reports whether the window need not be read to decide which of some limits it names.
