@@ -42,7 +42,7 @@ func (st *stage) figuresOf(t *testing.T, namespace string, w store.Window) map[s
 
 // Requests that bring limits of ever new names do not make windows so large that nothing can be booked any more: neither
 // those of the bucket nor those of all namespaces, which are written with everybody's usage. All tokens are booked, some
-// without their limit.
+// without their limit, and these without a peak.
 func TestInventedNames(t *testing.T) {
 	t.Parallel()
 	st := newStage(t)
@@ -87,6 +87,11 @@ func TestInventedNames(t *testing.T) {
 	}
 	if got := st.hours(t, "alice", "tpm"); len(got) != 1 || got[0] != 5000 {
 		t.Errorf("%v are booked, want 5000", got)
+	}
+	for _, w := range store.Windows {
+		if f := st.figuresOf(t, "m", w)["_default_"]; f.Debited == 0 || f.Peak != 0 {
+			t.Errorf("%s windows of buckets have %+v without a limit", w, f)
+		}
 	}
 }
 

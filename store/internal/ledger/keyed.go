@@ -151,7 +151,8 @@ func (k keyed) Apply(_ context.Context, entries []*Entry[keyedAccount], sums Sum
 	return nil
 }
 
-// write adds changes to a window. Longer windows take their peaks from those that their hours had.
+// write adds changes to a window. Longer windows take their peaks from those that their hours had. Of the limits for
+// which there is no room, there is no peak: it would be that of their sum.
 func (k keyed) write(w Window, changes []store.LimitFigures, peaks Sums) error {
 	key := w.key()
 	counts, err := decodeCounts(k.tx.Get(key))
@@ -159,16 +160,18 @@ func (k keyed) write(w Window, changes []store.LimitFigures, peaks Sums) error {
 		return err
 	}
 	for i := range changes {
+		limit := named(counts, changes[i].Limit)
 		for f := range figures {
-			if n := *Field(&changes[i].Figures, f); n != 0 {
-				counts = add(counts, named(counts, changes[i].Limit), f, n)
+			if n := *Field(&changes[i].Figures, f); n != 0 && (f != Peak || limit == changes[i].Limit) {
+				counts = add(counts, limit, f, n)
 			}
 		}
 	}
 	if w.Type != store.Hourly {
 		for _, p := range peaks[w] {
-			p.Limit = named(counts, p.Limit)
-			counts = store.MergeFigures(counts, []store.LimitFigures{p})
+			if named(counts, p.Limit) == p.Limit {
+				counts = store.MergeFigures(counts, []store.LimitFigures{p})
+			}
 		}
 	} else if w.Of == store.OfBucket {
 		w.spread(counts, peaks)

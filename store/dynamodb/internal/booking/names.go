@@ -52,7 +52,8 @@ func (n *named) add(limit string) {
 func sizeOf(limit string) int { return figuresNamed*len(limit) + figureSize }
 
 // bound adds up what changes windows for limits for which they have no room. With all set, that concerns all windows;
-// otherwise those that many buckets share, and those of buckets that may have many limits.
+// otherwise those that many buckets share, and those of buckets that may have many limits. Of the limits that it adds
+// up, there is no peak: it would be that of their sum.
 func (b *books) bound(ctx context.Context, entries []*Booking, sums ledger.Sums, all bool) error {
 	many := make(map[store.Bucket]bool)
 	for _, e := range entries {
@@ -71,7 +72,7 @@ func (b *books) bound(ctx context.Context, entries []*Booking, sums ledger.Sums,
 		var bounded []store.LimitFigures
 		for _, c := range sums[w] {
 			if c.Limit != "" && !n.limits[c.Limit] && n.size+sizeOf(c.Limit) > maxNamed {
-				c.Limit = ledger.Others
+				c.Limit, c.Peak = ledger.Others, 0
 			}
 			n.add(c.Limit)
 			bounded = store.MergeFigures(bounded, []store.LimitFigures{c})
