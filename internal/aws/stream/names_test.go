@@ -185,3 +185,30 @@ func TestNamedLimitsStay(t *testing.T) {
 		}
 	}
 }
+
+// A batch may have more limits of one bucket than a single update of a window can name.
+func TestManyNamesAtOnce(t *testing.T) {
+	t.Parallel()
+	st := newStage(t)
+	handle := stream.Handler(stream.Config{Store: st.store})
+	st.deliver(t, handle, nil)
+	const takes = 300
+	for i := range takes {
+		if !st.take(t, alice, invented(i, 5), 1000).Allowed {
+			t.Fatal("refused")
+		}
+		st.clock.Advance(time.Second)
+	}
+	if failed := st.deliver(t, handle, st.taken()).BatchItemFailures; len(failed) > 0 {
+		t.Errorf("%d records failed", len(failed))
+	}
+	for _, w := range store.Windows {
+		sum := int64(0)
+		for _, f := range st.figuresOf(t, "n", w) {
+			sum += f.Debited
+		}
+		if sum != 1000*takes {
+			t.Errorf("%s windows have %d of %d", w, sum, 1000*takes)
+		}
+	}
+}

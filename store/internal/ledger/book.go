@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 
 	"github.com/weirlimits/weir/store"
 )
@@ -131,13 +130,8 @@ func pass[T any](
 	_, room := b.Room()
 	for _, e := range entries {
 		e.seen = len(e.Readings)
-		if room != Unlimited { // the windows of one hour are certain to fit
-			e.seen = slices.IndexFunc(e.Readings, func(r Reading) bool {
-				return hourOf(r.Minute) != hourOf(e.Readings[0].Minute)
-			})
-			if e.seen < 0 {
-				e.seen = len(e.Readings)
-			}
+		if room != Unlimited {
+			e.seen = atOnce(e.Readings)
 		}
 		e.deltas, e.stored = b.See(e, e.Readings[:e.seen])
 	}
@@ -164,4 +158,23 @@ func pass[T any](
 		entries = entries[n:]
 	}
 	return again, progress
+}
+
+// limitsAtOnce is how many limits readings may have that are booked at once: as many as a single one.
+const limitsAtOnce = store.MaxLimits + store.MaxOverrides
+
+// atOnce returns how many readings of a source are booked at once: of one hour, so that there is room for its windows,
+// and of few limits, because one operation on a window changes only so many figures.
+func atOnce(readings []Reading) int {
+	limits := make(map[string]bool)
+	for i := range readings {
+		r := &readings[i]
+		for j := range r.Counts {
+			limits[r.Counts[j].Limit] = true
+		}
+		if i > 0 && (hourOf(r.Minute) != hourOf(readings[0].Minute) || len(limits) > limitsAtOnce) {
+			return i
+		}
+	}
+	return len(readings)
 }
