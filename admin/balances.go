@@ -20,7 +20,7 @@ type Balances struct{ catalog }
 type BalanceKey = prepaid.Key
 
 // Balance is what an entity has left of prepaid credits, in tokens: Credited - Debited + Returned. These three count
-// from the birth of its bucket, which a store may forget while the balance is 0.
+// from the birth of its bucket, which a store may forget at a balance of 0, or since an item made room for overrides.
 type Balance struct {
 	BalanceKey
 	Available int64     `json:"available"` // negative in debt

@@ -16,8 +16,8 @@ import (
 	"github.com/weirlimits/weir/store"
 )
 
-// ManifestLock keeps others from applying the same manifest at the same time. It only saves them work that would be
-// refused: records changed by others are protected by the versions that [Manifests.Declare] asserts.
+// ManifestLock keeps others from applying the same manifest at the same time, from writing over its revisions, and from
+// rolling back its rollout. Other records are protected by the versions that [Manifests.Declare] asserts.
 type ManifestLock struct {
 	catalog catalog
 	space   string

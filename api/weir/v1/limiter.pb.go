@@ -1466,7 +1466,8 @@ func (x *AddCreditsResponse) GetRepeated() bool {
 }
 
 // PrepaidBalance is what an entity has left of prepaid credits, in tokens: credited - debited + returned. These three
-// count from the birth of its bucket, which a store may forget while the balance is 0.
+// count from the birth of its bucket, which a store may forget while the balance is 0, or from when it last made room
+// for overriding limits; of a split bucket, each item counts from when it last did.
 type PrepaidBalance struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The entity that the balance belongs to.
