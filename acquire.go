@@ -17,7 +17,7 @@ import (
 // Errors: [*ExceededError] if a limit refuses (nothing is spent, except what package dynamodb, which decides bucket by
 // bucket, cannot give back safely), [*BurstError] if the request can never pass, [*NoLimitsError], [*ConfigError],
 // [ErrNotFound] if the namespace does not exist, [ErrUnknownEntity], [ErrBucketQuota], [ErrUnavailable] if the store
-// does not answer and on_unavailable is deny, or whatever it is for [ErrOverloaded] and [ErrOfCell], the context's
+// does not answer and on_unavailable is deny, [ErrOverloaded] and [ErrOfCell] whatever on_unavailable is, the context's
 // error, [ErrClosed]. After [ErrUnavailable] or the context's error, the tokens may be spent.
 func (l *Limiter) Acquire(ctx context.Context, req Request) (*Lease, error) {
 	items := [1]item{{req: req}}
@@ -99,8 +99,7 @@ func (l *Limiter) allowQuick(ctx context.Context, entity, resource string) (allo
 // that is longer, and slots within a second.
 //
 // If ctx has a deadline that cannot be met, given the waiters ahead, Wait fails at once with an error that is both an
-// [*ExceededError] and context.DeadlineExceeded; not for slots. If ctx ends while it waits, Wait returns its
-// error.
+// [*ExceededError] and context.DeadlineExceeded; not for slots. If ctx ends while it waits, Wait returns its error.
 func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 	if err := req.OnUnavailable.validate("on_unavailable"); err != nil {
 		return nil, err
@@ -137,8 +136,7 @@ func (l *Limiter) Wait(ctx context.Context, req Request) (*Lease, error) {
 }
 
 // Do acquires a lease and runs f with it. It commits when f returns nil, and rolls back when f returns an error or
-// panics. If Acquire fails, Do returns its error without running f. With slots, f should use
-// [Lease.Context].
+// panics. If Acquire fails, Do returns its error without running f. With slots, f should use [Lease.Context].
 func (l *Limiter) Do(ctx context.Context, req Request, f func(context.Context, *Lease) error) error {
 	lease, err := l.Acquire(ctx, req)
 	if err != nil {

@@ -22,8 +22,8 @@ func (a Availability) Fits(tokens Tokens) (bool, error) {
 
 // RetryAfter returns how long after At a request for tokens will be admitted if nobody else spends; 0 means that it
 // would have been admitted at once. For slots, of which a request needs one unless tokens name another number, it is a
-// guess; of a balance, math.MaxInt64. It ignores limits in shadow and does no I/O. An amount above a burst is a
-// [*BurstError]; a name that no limit has, or a negative amount, is a [*ConfigError].
+// guess; for a balance that has too little, math.MaxInt64. It ignores limits in shadow and does no I/O. An amount above
+// a burst is a [*BurstError]; a name that no limit has, or a negative amount, is a [*ConfigError].
 func (a Availability) RetryAfter(tokens Tokens) (time.Duration, error) {
 	for name, n := range tokens {
 		switch {

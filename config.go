@@ -33,7 +33,7 @@ type Config struct {
 	// DecideWithin bounds a decision as a whole, including everything that it has to read; after that, OnUnavailable
 	// decides. A debit that the store makes too late may stay debited: DynamoDB gives it back when that write is
 	// answered. A late read is cached for the next decision. [Limiter.AcquireAll] has as much again for each further
-	// 100 requests, and if late, may fail with [ErrOverloaded] instead, unless the limiter has stopped calling the
+	// 100 requests and, if late, may fail with [ErrOverloaded] instead, unless the limiter has stopped calling the
 	// store. The bound is neither of [Limiter.Wait] as a whole nor of changes to a [Lease]. At most StoreTimeout, which
 	// is the default.
 	DecideWithin time.Duration

@@ -24,9 +24,8 @@ var (
 	// on_unavailable is deny. The returned error also wraps the store's error.
 	ErrUnavailable = errors.New("limiter unavailable")
 	// ErrOverloaded reports that a request waited for others of this process until its time was up, although the store
-	// answers, or that several of [Limiter.AcquireAll] took too long, more than 8 or while the store answered others:
-	// their number may be the reason. It is not admitted, whatever on_unavailable is. Such an error matches
-	// ErrUnavailable.
+	// answers, or that several of one [Limiter.AcquireAll] took too long, perhaps because of their number. It is not
+	// admitted, whatever on_unavailable is. Such an error matches ErrUnavailable.
 	ErrOverloaded = errors.New("overloaded")
 	// ErrNoLimits matches every [*NoLimitsError]: no scope has limits for the request.
 	ErrNoLimits = record.ErrNoLimits

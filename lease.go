@@ -110,16 +110,15 @@ func (le *Lease) originOf(n int) origin {
 // degraded lease, because the store did not answer then; see [Lease.Degraded].
 //
 // Adjust runs to completion even if ctx has ended, because tokens that were used must be counted. [ErrCommitted],
-// [ErrRolledBack], [ErrSettled] and [ErrExpired] report that the lease has ended, and nothing was changed. After any
-// other error, an amount to be added may or may not have been counted, and an amount given back counts as given.
+// [ErrRolledBack], [ErrSettled] and [ErrExpired] report that the lease had ended, so that nothing was changed. After
+// any other error, an amount to be added may or may not have been counted, and an amount given back counts as given.
 func (le *Lease) Adjust(ctx context.Context, delta Tokens) ([]Balance, error) {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	return le.adjust(ctx, delta, false)
 }
 
-// Settle adjusts the lease like [Lease.Adjust] and ends it like [Lease.Close], with one write. The lease has ended also
-// after an error of the store: Settle cannot be repeated.
+// Settle is [Lease.Adjust] and [Lease.Close] in one write. It ends the lease even if the store fails.
 func (le *Lease) Settle(ctx context.Context, delta Tokens) ([]Balance, error) {
 	le.mu.Lock()
 	defer le.mu.Unlock()
@@ -177,9 +176,8 @@ func (le *Lease) changes(delta Tokens, ends bool) ([]store.Debit, error) {
 // when it loses one, before anybody else can have it; the cause is then [ErrSlotLost]. It ends with the lease, too.
 //
 // Slots are renewed until the request's context ends, the lease is garbage, it has a token (see [Lease.Token]), or
-// [Config.MaxHold] has passed. They are lost if the store does not answer for [Limit.Heal], less 4 s: with
-// on_unavailable allow or local, the lease goes on instead, and takes its slots again once the store answers; see
-// [Lease.Degraded].
+// [Config.MaxHold] has passed. They are lost if the store does not answer for [Limit.Heal] less 4 s: with
+// on_unavailable allow or local, the lease goes on, and takes them again once the store answers: see [Lease.Degraded].
 func (le *Lease) Context() context.Context { return le.slots.Context(le.ctx) }
 
 // Slots returns how many slots the lease holds, by limit name, whether it has lost them or not; nil if it holds none.

@@ -124,7 +124,7 @@ func (l Limit) EnforcedFor(entity string) bool {
 // ParseLimit reads the text form of a limit: name:amount/[N]unit[:burst], where unit is ms, s, min, h, d or w (or a
 // longer name of one of these) and amount and burst may end in K (thousand) or M (million). A quota has
 // unit[+anchor]@zone instead: hour, day, week, month, quarter or year, its first day (of a month 1 to 31, or its last
-// one; of a week mon to sun), and a zone's name in the IANA database, for hours UTC. A balance is name:balance, slots
+// one; of a week mon to sun), and a zone's name in the IANA database; for hours, UTC. A balance is name:balance, slots
 // are name:slots[/heal].
 //
 //	rpm:100/min   tpm:50K/10min:75K   usd:5000/month@Europe/Berlin   credits:balance   parallel:20slots/45s

@@ -7,8 +7,7 @@ type Tokens map[string]int64
 
 // Request is a request of an entity for tokens on a resource.
 type Request struct {
-	// Entity and Resource have 1 to 256 bytes of UTF-8 without control characters. _, _default_, _total_,
-	// wcu and what begins with _group_ are reserved.
+	// 1 to 256 bytes of UTF-8, no control characters; not _, _default_, _total_, wcu, nor what begins with _group_.
 	Entity, Resource string
 	// Tokens are amounts by limit name. A limit that applies but is not named is debited 0, and refuses while it is in
 	// debt; of one of slots, a request takes 1, unless it names another number. A name that is not a limit of the
@@ -21,10 +20,10 @@ type Request struct {
 	// limits, and are never stored. Calls that pass an equal limit share its state; a bucket holds at most 16 different
 	// ones at a time. Their Enforce must be [EnforceOn].
 	Limits []Limit
-	// OnUnavailable is a stricter way to decide when the store does not answer than the setting stored with the limits
-	// (see admin.Limits.SetOnUnavailable) or, if there is none, than [Config.OnUnavailable]: [OnUnavailableDeny] is
-	// stricter than [OnUnavailableLocal], and that than [OnUnavailableAllow]. A less strict one has no effect. Defaults
-	// to that setting.
+	// OnUnavailable is how to decide when the store does not answer, if that is stricter than the setting stored with
+	// the limits (see admin.Limits.SetOnUnavailable) or, if there is none, than [Config.OnUnavailable]:
+	// [OnUnavailableDeny] is stricter than [OnUnavailableLocal], and that than [OnUnavailableAllow]. A less strict one
+	// has no effect. Defaults to that setting.
 	OnUnavailable OnUnavailable
 	// ID, which only [Limiter.Adjust] takes, applies an adjustment at most once: for an hour, any other with this ID,
 	// of the same entity on the same resource, changes nothing and returns [ErrSettled]. Defaults to none.

@@ -16,11 +16,9 @@ type AuditLog struct{ catalog }
 // AuditEvent records one change: who changed what, and how. It is written in the same atomic step as the change, except
 // for bucket.reset and bucket.forgive, see [Buckets.Reset], and balance.credit, see [Balances.Add].
 //
-// Actions are entity.create, entity.update, entity.delete, entity.adopt, entity.release, limits.set, limits.delete,
-// limits.adopt, limits.release, limits.group, limits.bounded, limits.ended, limits.on_unavailable, plan.delete,
-// system.on_unavailable, system.near_limit, system.entities, manifest.apply, bucket.reset, bucket.forgive,
-// balance.credit, namespace.create, namespace.max_buckets, namespace.delete, namespace.recover, namespace.purge and
-// secret.create.
+// Actions are entity.create, .update, .delete, .adopt, .release; limits.set, .delete, .adopt, .release, .group,
+// .bounded, .ended, .on_unavailable; plan.delete; system.on_unavailable, .near_limit, .entities; manifest.apply;
+// bucket.reset, .forgive; balance.credit; namespace.create, .max_buckets, .delete, .recover, .purge; secret.create.
 type AuditEvent struct {
 	// ID sorts by time: to the millisecond, and strictly among the events of one limiter.
 	ID        string          `json:"id"`

@@ -19,9 +19,8 @@ type Instant = calendar.Instant
 func InstantOf(t time.Time) Instant { return calendar.InstantOf(t) }
 
 // Bounded are limits of a scope that begin or end at a known time. While they last, they cover those that the scope has
-// otherwise, by limits of their own, or by Scale, 1 to 1,000, times those of the scope itself. All processes change
-// over at the same instant, without a write: what was spent stays spent, and counts at most as one whole window of a
-// quota.
+// otherwise, by limits of their own, or by Scale (1 to 1,000) times the scope's own. All processes change over at the
+// same instant, without a write: what was spent stays spent, and counts at most as one whole window of a quota.
 type Bounded struct {
 	From   Instant      `json:"from,omitzero"`  // the zero value: at once
 	Until  Instant      `json:"until,omitzero"` // the zero value: they do not end

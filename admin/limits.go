@@ -33,7 +33,7 @@ type LimitsQuery struct {
 // then stops answering. After an error that leaves it open whether the limits were replaced, the stricter ones apply
 // while the store does not answer. Requests elsewhere follow within [weir.Config.CacheTTL], or at the bucket's next
 // debit. Tokens already spent stay spent. Setting limits that are equal to the current ones changes nothing. A plan is
-// created with its first limits. There are 1 to 64, each with a name of its own.
+// created with its first limits. A scope has 1 to 64 limits, each with a name of its own.
 //
 // A balance is set for the total, a group or a named resource. Changes that would hide a balance which is not 0 are
 // refused with a [*weir.ConfigError]; a credit at the same time may go unnoticed.

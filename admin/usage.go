@@ -54,9 +54,8 @@ var usageOfs = map[UsageBy]store.UsageOf{
 	ByNamespace: store.OfNamespace, ByLimit: store.OfNamespace, ByStore: store.OfStore,
 }
 
-// Usage is what was counted in one window. Counts of refusals, also by limits in shadow, of adjustments and of degraded
-// decisions come from the processes that made the decisions, some seconds late. All others are read from the buckets
-// and are exact.
+// Usage is what was counted in one window. Counts of refusals (also in shadow), adjustments and degraded decisions come
+// from the processes that made the decisions, some seconds late. All others are read from the buckets and are exact.
 type Usage struct {
 	Window   Window       `json:"window"`
 	Start    time.Time    `json:"start"`              // UTC; for a sum over several windows, the start of the first

@@ -61,8 +61,8 @@ type TopQuery struct {
 }
 
 // Top returns the biggest spenders first, each with everything that it spent in the period. It adds up windows of one
-// type; see [UsageQuery] for the defaults of From and To. ByEntity counts each request once: it leaves out
-// parents whose descendants have spent of what is ranked. ByParent ranks these entities.
+// type; see [UsageQuery] for the defaults of From and To. ByEntity counts each request once: it leaves out parents
+// whose descendants have spent of what is ranked. ByParent ranks those parents.
 func (u *UsageReports) Top(ctx context.Context, query TopQuery) ([]Usage, error) {
 	query.By = cmp.Or(query.By, ByEntity)
 	query.Max = cmp.Or(query.Max, 10)

@@ -47,10 +47,10 @@ type Config struct {
 	// AdmitUnlimited handles calls to which no limits apply. Without it, they end with INTERNAL, so that a mistyped
 	// resource does not lift its limits. To limit everything else, set limits of the system (weir system set).
 	AdmitUnlimited bool
-	// OnUnavailable is stricter than the limiter's setting for when the store does not answer, like
-	// [weir.Request.OnUnavailable]: [weir.OnUnavailableDeny] ends the call with UNAVAILABLE. [weir.OnUnavailableAllow],
-	// with which calls are handled, with weir-degraded in the header, or in the trailer if it concerns a message, has
-	// to be the limiter's own setting. Defaults to that.
+	// OnUnavailable is how to decide when the store does not answer, if that is stricter than the limiter's setting,
+	// like [weir.Request.OnUnavailable]: [weir.OnUnavailableDeny] ends the call with UNAVAILABLE.
+	// [weir.OnUnavailableAllow], with which calls are handled, with weir-degraded in the header, or in the trailer if
+	// it concerns a message, has to be the limiter's own setting. Defaults to that.
 	OnUnavailable weir.OnUnavailable
 
 	// Tell reports which limits are shown to clients, in metadata and details. Clients see the ids of entities and

@@ -38,10 +38,10 @@ type Config struct {
 	// AdmitUnlimited handles requests to which no limits apply. Without it, they are answered with 500, so that a
 	// mistyped resource does not lift its limits. To limit everything else, set limits of the system (weir system set).
 	AdmitUnlimited bool
-	// OnUnavailable is stricter than the limiter's setting for when the store does not answer, like
-	// [weir.Request.OnUnavailable]: [weir.OnUnavailableDeny] answers with 503. [weir.OnUnavailableAllow], with which
-	// requests are handled, and answered with a Weir-Degraded field, has to be the limiter's own setting. Defaults to
-	// that.
+	// OnUnavailable is how to decide when the store does not answer, if that is stricter than the limiter's setting,
+	// like [weir.Request.OnUnavailable]: [weir.OnUnavailableDeny] answers with 503. [weir.OnUnavailableAllow], with
+	// which requests are handled, and answered with a Weir-Degraded field, has to be the limiter's own setting.
+	// Defaults to that.
 	OnUnavailable weir.OnUnavailable
 
 	// Tell reports which limits are shown to clients, in fields and bodies. Clients see the ids of entities and

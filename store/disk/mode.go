@@ -14,8 +14,8 @@ const (
 	// at most one stretch per bucket, the larger of a tenth of the burst and one second of the rate, and by what was
 	// given back without an ID.
 	Ahead Mode = "ahead"
-	// Always makes each debit durable before it is answered, with one commit for all that wait. A crash costs
-	// only what was given back without an ID.
+	// Always makes each debit durable before it is answered, with one commit for all that wait. A crash costs only what
+	// was given back without an ID.
 	Always Mode = "always"
 	// Interval writes changes every [Config.Interval]. A crash forgets what was spent since the last write, and those
 	// tokens are admitted again.
