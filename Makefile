@@ -70,12 +70,14 @@ test: ## Test every package in a few minutes, installing nothing; PKG=./store/di
 	@CI= $(GO) test $(WIDE) -json -vet=off -timeout $(TIMEOUT) -skip '$(TORTURE)' $(if $(filter ./...,$(PKG)),$(LENGTHY)) $(PKG) | \
 	  $(GO) run ./internal/testkit/summary
 
-.PHONY: test-all
-test-all: test-race test-nested test-lambda test-dist test-browser test-envoy test-locust test-python test-typescript mutate-part ## Test what make test leaves out: races, engines, torture, nested modules, browser, Envoy, Locust, the clients, Lambda, the release, a part of the mutants
+.PHONY: test-all test-rest
+test-all: test-race test-nested test-browser test-locust test-rest ## Test what make test leaves out: races, engines, torture, nested modules, browser, Envoy, Locust, the clients, Lambda, the release, a part of the mutants
+test-rest: # two at a time; browsers and Locust are timed by their own clocks
+	@$(MAKE) --jobs=2 --output-sync=target test-lambda test-dist test-envoy test-python test-typescript mutate-part
 
 .PHONY: test-race
 test-race: race $(ENGINE) $(PYTHON) ## Test what runs concurrently, briefly, with the race detector and all engines, then the torture tests
-	@$(GO) test $(RACE) -short -vet=off -timeout $(TIMEOUT) -skip '$(TORTURE)' $(LENGTHY) $(CONCURRENT)
+	@$(GO) test $(RACE) $(WIDE) -short -vet=off -timeout $(TIMEOUT) -skip '$(TORTURE)' $(LENGTHY) $(CONCURRENT)
 	$(GO) test $(RACE) -timeout $(TIMEOUT) -parallel 4 -v -run '$(TORTURE)' ./store/... # -v prints the seeds
 
 .PHONY: test-nested
