@@ -266,7 +266,10 @@ func TestInvalid(t *testing.T) {
 	one := []*ratelimitv3.RateLimitDescriptor{entry("user=alice")}
 	for want, reqs := range map[codes.Code][]*rlsv3.RateLimitRequest{
 		codes.InvalidArgument: {
-			{Descriptors: one}, {Domain: "edge"}, {Domain: "edge", Descriptors: make([]*ratelimitv3.RateLimitDescriptor, 101)}, nil,
+			nil,
+			{Descriptors: one},
+			{Domain: "edge"},
+			{Domain: "edge", Descriptors: make([]*ratelimitv3.RateLimitDescriptor, 101)},
 			{Domain: strings.Repeat("d", 257), Descriptors: one},
 		},
 		codes.PermissionDenied: {{Domain: strings.Repeat("d", 256), Descriptors: one}},
