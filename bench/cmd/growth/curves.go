@@ -51,8 +51,8 @@ func curves() []curve {
 				{dynamoStore, []float64{1e3, 1e4, 1e5}},
 			},
 			"A limiter caches 200,000 records (`Config.CacheEntries`), some three for each entity. Beyond that, a " +
-				"decision also looks them up, for which callers wait for each other, memory grows by the buckets alone, " +
-				"and DynamoDB and Redis are read. Of more than 65,536 buckets, DynamoDB writes some twice.",
+				"decision also looks them up, for which callers wait for each other, memory grows by the buckets " +
+				"alone, and DynamoDB and Redis are read. Of more than 65,536 buckets, DynamoDB writes some twice.",
 		},
 		{
 			"limits", "limits of a bucket", func(w *work, x int) { w.limits = x }, everywhere(1, 2, 4, 8, 16, 32, 64),
