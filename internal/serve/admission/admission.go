@@ -59,7 +59,7 @@ func New(most int) *Slots {
 // slots taken by who calls always.
 const aloneAfter = time.Minute
 
-// Varying returns as many slots as most returns at each Take, by whether a single name has called Take for a minute. If
+// Varying returns as many slots as most returns at each Take, by whether no other name has called Take for a minute. If
 // these are fewer than are taken, none is free. At most queue calls of a name wait. Function most must be fast. The
 // slots must be held briefly: whoever holds none and waits for any number gets them before anybody else gets one.
 func Varying(most func(alone bool) int, queue int) *Slots {
@@ -126,7 +126,10 @@ func (s *Slots) Take(ctx context.Context, who string, n int, patience time.Durat
 func (s *Slots) resize(who string) {
 	now := time.Now()
 	if who != s.last {
-		s.last, s.others = who, now
+		if len(s.holders) > 0 { // not the first
+			s.others = now
+		}
+		s.last = who
 	}
 	if most := s.size(now.Sub(s.others) > aloneAfter); most != s.most {
 		s.most = most
