@@ -9,7 +9,6 @@ import (
 	"github.com/weirlimits/weir/internal/outage"
 	"github.com/weirlimits/weir/internal/outage/share"
 	"github.com/weirlimits/weir/internal/policy"
-	"github.com/weirlimits/weir/internal/policy/record"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -131,19 +130,40 @@ type origin struct {
 	manifest string
 }
 
-// statusOf returns a charge's status from its level after the decision.
-func statusOf(d *store.Debit, from origin, c store.Charge, l store.Level, now int64) LimitStatus {
-	p, b := l.Limit.Params(), &d.Bucket
-	_, until := d.Phase.Bounds()
-	plain := record.Plain(l.Limit)
-	s := LimitStatus{
-		Entity: b.Entity, Resource: b.Resource, Limit: l.Limit.Name, Source: from.source, Manifest: from.manifest,
-		Requested: c.Amount / 1000,
-		Available: clock.MulDivFloor(p.Available(l.Level, p.Clock(now)), 1, 1000),
-		Amount:    plain.Amount, Period: plain.Period, Window: plain.Window, Burst: max(plain.Burst, plain.Slots),
-		Refused: l.Refused && !c.Shadow, Shadow: c.Shadow, WouldRefuse: l.Refused && c.Shadow,
-		Heal: plain.Heal, params: p, level: l.Level, at: now, until: until,
+// set sets the statuses of a decision over debits, and what follows from them. Function from returns where the limit of
+// the n-th charge comes from.
+func (d *Decision) set(
+	l *Limiter, by *degradation, debits []store.Debit, levels []store.Level, from func(n int) origin,
+) {
+	d.degraded(by)
+	if len(levels) == 0 {
+		return
 	}
+	d.Statuses = make([]LimitStatus, len(levels))
+	now, n := clock.Nanos(d.At), 0
+	for i := range debits {
+		for j := range debits[i].Charges {
+			c, st := &debits[i].Charges[j], &d.Statuses[n]
+			st.set(&debits[i], from(n), c, &levels[n], now)
+			by.describe(st, c.Limit)
+			l.estimate(st, c.Limit, &debits[i].Bucket)
+			n++
+		}
+	}
+	d.RetryAfter = longest(d.Statuses)
+	d.over()
+}
+
+// set sets a charge's status, which is empty, from its level after the decision.
+func (s *LimitStatus) set(d *store.Debit, from origin, c *store.Charge, l *store.Level, now int64) {
+	p := l.Limit.Params()
+	s.params, s.level, s.at = p, l.Level, now
+	_, s.until = d.Phase.Bounds()
+	s.Entity, s.Resource, s.Limit = d.Bucket.Entity, d.Bucket.Resource, l.Limit.Name
+	s.Source, s.Manifest, s.Requested = from.source, from.manifest, c.Amount/1000
+	s.Available = clock.MulDivFloor(p.Available(l.Level, p.Clock(now)), 1, 1000)
+	s.Refused, s.Shadow, s.WouldRefuse = l.Refused && !c.Shadow, c.Shadow, l.Refused && c.Shadow
+	s.allow(l.Limit)
 	if s.Amount > 0 {
 		s.Full = time.Duration(max(0, clock.Sub(p.Full(l.Level), now)))
 	}
@@ -155,7 +175,14 @@ func statusOf(d *store.Debit, from origin, c store.Charge, l store.Level, now in
 		wait, _ := p.RetryAfter(l.Level, now, c.Amount)
 		s.RetryAfter = s.within(wait)
 	}
-	return s
+}
+
+// allow sets how much the limit allows.
+func (s *LimitStatus) allow(l *store.Limit) {
+	s.Amount, s.Period, s.Window, s.Heal = l.Amount/1000, l.Period, l.Window, l.Heal
+	if !l.IsBalance() {
+		s.Burst = l.Burst / 1000
+	}
 }
 
 // longest returns the RetryAfter that satisfies all statuses.
@@ -203,8 +230,7 @@ func (d *degradation) describe(st *LimitStatus, l *store.Limit) {
 	if d == nil || !d.local {
 		return
 	}
-	plain := record.Plain(l)
-	st.Amount, st.Period, st.Window, st.Burst = plain.Amount, plain.Period, plain.Window, max(plain.Burst, plain.Slots)
+	st.allow(l)
 	mine := share.Of(l, d.n)
 	if st.Refused && st.Requested*1000 > mine.Burst { // it passes once the share is full
 		wait, _ := mine.RetryAfter(st.level, st.at, mine.Burst)

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weirlimits/weir/internal/clock"
 	"github.com/weirlimits/weir/internal/meter"
 	"github.com/weirlimits/weir/internal/parts/holds"
 	"github.com/weirlimits/weir/internal/policy"
@@ -61,23 +60,7 @@ func (le *Lease) decisionLocked() *Decision {
 
 func (le *Lease) decision(allowed bool) Decision {
 	d := Decision{Allowed: allowed, At: le.at}
-	d.degraded(le.degraded)
-	if len(le.levels) == 0 {
-		return d
-	}
-	now := clock.Nanos(le.at)
-	d.Statuses = make([]LimitStatus, 0, len(le.levels))
-	for i := range le.debits {
-		for _, c := range le.debits[i].Charges {
-			n := len(d.Statuses)
-			st := statusOf(&le.debits[i], le.originOf(n), c, le.levels[n], now)
-			le.degraded.describe(&st, c.Limit)
-			le.lim.estimate(&st, c.Limit, &le.debits[i].Bucket)
-			d.Statuses = append(d.Statuses, st)
-		}
-	}
-	d.RetryAfter = longest(d.Statuses)
-	d.over()
+	d.set(le.lim, le.degraded, le.debits, le.levels, le.originOf)
 	return d
 }
 

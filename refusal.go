@@ -1,10 +1,6 @@
 package weir
 
-import (
-	"slices"
-
-	"github.com/weirlimits/weir/internal/clock"
-)
+import "slices"
 
 // refuse counts a refusal, and returns its error.
 func (d *decision) refuse(items []item) error {
@@ -39,21 +35,8 @@ func (d *decision) refusal(items []item) Decision {
 			by = items[i].by
 		}
 	}
-	all := Decision{At: d.out.At, Statuses: make([]LimitStatus, 0, len(d.out.Levels))}
-	all.degraded(by)
-	now := clock.Nanos(d.out.At)
-	for i := range d.debits {
-		md := &d.debits[i]
-		for _, c := range md.Charges {
-			n := len(all.Statuses)
-			st := statusOf(md, d.origin(items, n), c, d.out.Levels[n], now)
-			by.describe(&st, c.Limit)
-			d.lim.estimate(&st, c.Limit, &md.Bucket)
-			all.Statuses = append(all.Statuses, st)
-		}
-	}
-	all.RetryAfter = longest(all.Statuses)
-	all.over()
+	all := Decision{At: d.out.At}
+	all.set(d.lim, by, d.debits, d.out.Levels, func(n int) origin { return d.origin(items, n) })
 	return all
 }
 
