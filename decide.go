@@ -114,7 +114,8 @@ func (d *decision) decideInStore(ctx context.Context, items []item) (cause, err 
 		return nil, err
 	}
 	defer end()
-	call, ok := l.outage.Begin(within, func() outage.Who { return items[0].who(l) })
+	who := func() outage.Who { return items[0].who(l) }
+	call, ok := l.outage.Begin(within, who)
 	if !ok {
 		return outage.ErrOpen, nil
 	}
@@ -141,7 +142,7 @@ func (d *decision) decideInStore(ctx context.Context, items []item) (cause, err 
 		}
 		switch {
 		case err == nil:
-			l.outage.End(call, items[0].who(l), call.Result(nil))
+			l.outage.End(call, who, call.Result(nil))
 			return nil, nil
 		case !errors.Is(err, store.ErrStaleLimits) || try == maxStale:
 			return d.storeFailed(ctx, call, items, err)

@@ -26,7 +26,7 @@ func (d *decision) storeFailed(ctx context.Context, call outage.Call, items []it
 			cause, err = nil, overloaded(failed)
 		}
 	}
-	d.lim.outage.End(call, items[0].who(d.lim), result)
+	d.lim.outage.End(call, func() outage.Who { return items[0].who(d.lim) }, result)
 	return cause, err
 }
 

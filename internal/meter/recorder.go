@@ -4,7 +4,6 @@ package meter
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -77,12 +76,12 @@ func (d *Decision) look() nearLook {
 
 // Decided reports what a decision of the store has brought near its end, what refused, and what in shadow would have.
 func (r *Recorder) Decided(ctx context.Context, d *Decision) {
-	if len(d.Levels) == 0 || r.near == nil && !slices.ContainsFunc(d.Debits, shadowed) {
+	if len(d.Levels) == 0 {
 		return
 	}
 	o, n := d.look(), 0
 	for i := range d.Debits {
-		b := d.Debits[i].Bucket
+		b := &d.Debits[i].Bucket
 		for j := range d.Debits[i].Charges {
 			c, lv := &d.Debits[i].Charges[j], &d.Levels[n]
 			n++
@@ -91,18 +90,13 @@ func (r *Recorder) Decided(ctx context.Context, d *Decision) {
 				if d.Allowed && !(c.Shadow && lv.Refused) {
 					o.moved = c.Amount
 				}
-				r.near.look(ctx, d.Namespace, b, lv, &o)
+				r.near.look(ctx, d.Namespace, *b, lv, &o)
 			}
 			if c.Shadow && lv.Refused {
-				r.wouldRefuse(ctx, d, b, *c)
+				r.wouldRefuse(ctx, d, *b, *c)
 			}
 		}
 	}
-}
-
-// shadowed reports whether a limit is in shadow.
-func shadowed(d store.Debit) bool {
-	return slices.ContainsFunc(d.Charges, func(c store.Charge) bool { return c.Shadow })
 }
 
 func (r *Recorder) wouldRefuse(ctx context.Context, d *Decision, b store.Bucket, c store.Charge) {

@@ -129,8 +129,8 @@ func (c *Call) Result(err error) Result {
 	return breaker.Failed
 }
 
-// End reports the result of a call, and whose it was.
-func (f *Fallback) End(c Call, w Who, r Result) {
+// End reports the result of a call. Function who returns whose it was.
+func (f *Fallback) End(c Call, who func() Who, r Result) {
 	if f == nil {
 		return
 	}
@@ -143,5 +143,5 @@ func (f *Fallback) End(c Call, w Who, r Result) {
 	if c.batch != nil && r != Unknown && !c.batch.counts(c.began) {
 		r = Unknown
 	}
-	c.call.Done(f.key(w), r)
+	c.call.Done(f.key(who()), r)
 }

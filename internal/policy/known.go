@@ -80,8 +80,8 @@ func (n *Namespace) Root(p *Policy, entity, resource string, own bool) string {
 	if p == nil {
 		return entity
 	}
-	if above := p.others().parents; len(above) > 0 {
-		return above[len(above)-1]
+	if p.beside != nil && len(p.beside.parents) > 0 {
+		return p.beside.parents[len(p.beside.parents)-1]
 	}
 	return p.Entity
 }

@@ -200,10 +200,11 @@ func (h *Holds) taken(l *limit, t *taking, hold store.Hold, sent moment) (unused
 }
 
 // settle calls the store, if anybody may call it now.
-func (h *Holds) settle(s store.Settle, who outage.Who) (store.Outcome, error) {
+func (h *Holds) settle(s store.Settle, of outage.Who) (store.Outcome, error) {
+	who := func() outage.Who { return of }
 	ctx, cancel := context.WithTimeout(h.ctx, h.cfg.Timeout)
 	defer cancel()
-	c, ok := h.cfg.Outage.Begin(ctx, func() outage.Who { return who })
+	c, ok := h.cfg.Outage.Begin(ctx, who)
 	if !ok {
 		return store.Outcome{}, outage.ErrOpen
 	}
