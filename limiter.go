@@ -98,7 +98,7 @@ func (l *Limiter) In(namespace string) *Limiter {
 	}
 	other := *l
 	other.owner = false
-	other.join(parts.Of(l), l.policies.Namespace(namespace, ""))
+	other.join(*parts.Of(l), l.policies.Namespace(namespace, ""))
 	return &other
 }
 

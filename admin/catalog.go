@@ -10,7 +10,7 @@ import (
 )
 
 // catalog reads and changes records. All services have it in common.
-type catalog struct{ parts parts.Parts }
+type catalog struct{ parts *parts.Parts }
 
 // space returns the opaque id of the limiter's namespace, unless one of the checks of the request has failed.
 func (c catalog) space(ctx context.Context, checks ...error) (string, error) {

@@ -34,7 +34,7 @@ const Round = 100
 
 // Begin waits until a decision on n requests may call the store, and then bounds all its calls. After an error, nothing
 // has begun. For a store that never waits, it does nothing.
-func (p Parts) Begin(ctx context.Context, n int) (within context.Context, end func(), err error) {
+func (p *Parts) Begin(ctx context.Context, n int) (within context.Context, end func(), err error) {
 	if p.Outage == nil {
 		return ctx, func() {}, nil
 	}
@@ -61,7 +61,7 @@ const (
 
 // Prefetch reads what the decisions on n requests will need and is not cached, for several requests with each call. It
 // reports no errors, and ends with the first: decisions read what is still missing.
-func (p Parts) Prefetch(ctx context.Context, n int, request func(i int) (entity, resource string, own bool)) {
+func (p *Parts) Prefetch(ctx context.Context, n int, request func(i int) (entity, resource string, own bool)) {
 	if p.Outage == nil || p.Outage.Down() {
 		return
 	}

@@ -42,5 +42,5 @@ func NoShare(err error) bool {
 	return errors.Is(err, policy.ErrNoShare) || errors.Is(err, record.ErrOfCell)
 }
 
-// Of returns the parts of a limiter.
-func Of(limiter interface{ reach() *Parts }) Parts { return *limiter.reach() }
+// Of returns the parts of a limiter, which must not be modified.
+func Of(limiter interface{ reach() *Parts }) *Parts { return limiter.reach() }

@@ -67,7 +67,7 @@ func (f *decideFlags) start(ctx context.Context, s *serving) error {
 	if limiter.Probe(begun, s.run.Opened, 1) == nil {
 		_ = limiter.Probe(begun, p.Store, firstProbes) // without an answer, there is nothing to follow
 	}
-	f.follow(s, &p)
+	f.follow(s, p)
 	s.tasks = append(s.tasks, func(ctx context.Context) error {
 		tick := time.NewTicker(probeEvery)
 		defer tick.Stop()
@@ -78,7 +78,7 @@ func (f *decideFlags) start(ctx context.Context, s *serving) error {
 			case <-tick.C:
 			}
 			_ = limiter.Probe(ctx, p.Store, 1)
-			f.follow(s, &p)
+			f.follow(s, p)
 		}
 	})
 	return nil
