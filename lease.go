@@ -174,23 +174,23 @@ func (le *Lease) Slots() Tokens {
 // so that it can be deferred. It calls the store only if the lease holds slots, and runs to completion even if ctx has
 // ended. Without the store's answer, the slots come back by themselves.
 func (le *Lease) Close(ctx context.Context) error {
-	le.mu.Lock()
-	defer le.mu.Unlock()
-	if le.ended != nil {
-		return nil
+	if err := le.Commit(ctx); !errors.Is(err, ErrRolledBack) {
+		return err
 	}
-	return le.end(ctx, ErrCommitted, func(e string, c store.Charge) int64 { return -held.Taken(e, c) })
+	return nil
 }
 
 // Commit is [Lease.Close], but returns [ErrRolledBack] after a rollback. Committing twice is fine.
 func (le *Lease) Commit(ctx context.Context) error {
 	le.mu.Lock()
-	rolledBack := errors.Is(le.ended, ErrRolledBack)
-	le.mu.Unlock()
-	if rolledBack {
+	defer le.mu.Unlock()
+	switch {
+	case le.ended == nil:
+		return le.end(ctx, ErrCommitted, func(e string, c *store.Charge) int64 { return -held.Taken(e, c) })
+	case errors.Is(le.ended, ErrRolledBack):
 		return ErrRolledBack
 	}
-	return le.Close(ctx)
+	return nil
 }
 
 // Rollback ends the lease and gives back all that it holds, exactly once. After a commit it gives nothing back and
@@ -204,11 +204,11 @@ func (le *Lease) Rollback(ctx context.Context) error {
 	if le.ended != nil {
 		return le.ended
 	}
-	return le.end(ctx, ErrRolledBack, func(_ string, c store.Charge) int64 { return min(0, -held.Returnable(&c)) })
+	return le.end(ctx, ErrRolledBack, func(_ string, c *store.Charge) int64 { return min(0, -held.Returnable(c)) })
 }
 
 // end ends the lease, and gives back amounts of what it has spent.
-func (le *Lease) end(ctx context.Context, as error, amount func(string, store.Charge) int64) error {
+func (le *Lease) end(ctx context.Context, as error, amount func(string, *store.Charge) int64) error {
 	le.ended = as
 	le.slots.End(le.debits)
 	debits := held.Change(le.debits, amount)

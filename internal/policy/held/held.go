@@ -14,17 +14,18 @@ import (
 )
 
 // Change returns debits of what a lease holds, with other amounts, apart from those of 0.
-func Change(held []store.Debit, amount func(entity string, c store.Charge) int64) (debits []store.Debit) {
+func Change(held []store.Debit, amount func(entity string, c *store.Charge) int64) (debits []store.Debit) {
 	for i := range held {
-		d := store.Debit{Bucket: held[i].Bucket, Epoch: held[i].Epoch}
-		for _, c := range held[i].Charges {
-			if n := amount(d.Bucket.Entity, c); n != 0 {
+		var changed []store.Charge
+		for j := range held[i].Charges {
+			if n := amount(held[i].Bucket.Entity, &held[i].Charges[j]); n != 0 {
+				c := held[i].Charges[j]
 				c.Amount, c.Shadow = n, false
-				d.Charges = append(d.Charges, c)
+				changed = append(changed, c)
 			}
 		}
-		if len(d.Charges) > 0 {
-			debits = append(debits, d)
+		if changed != nil {
+			debits = append(debits, store.Debit{Bucket: held[i].Bucket, Epoch: held[i].Epoch, Charges: changed})
 		}
 	}
 	return debits
@@ -86,7 +87,7 @@ func (o *Over) Add(entity string, l *store.Limit, amount int64) {
 // first taken from what was not debited. If the lease ends, its slots are returned.
 func (o Over) Correct(held []store.Debit, delta map[string]int64, ends bool) ([]store.Debit, error) {
 	var bad error
-	debits := Change(held, func(entity string, c store.Charge) int64 {
+	debits := Change(held, func(entity string, c *store.Charge) int64 {
 		n, used := delta[c.Limit.Name]*1000, c.Amount+o[LimitOf{entity, c.Limit}]
 		switch {
 		case c.Shadow || bad != nil: // left out; see LeaveOut
@@ -94,7 +95,7 @@ func (o Over) Correct(held []store.Debit, delta map[string]int64, ends bool) ([]
 		case c.Limit.IsSlots() && n > 0:
 			bad = record.Invalid("tokens."+c.Limit.Name, "is a limit of slots, of which a lease takes no more")
 		case c.Limit.IsSlots() && ends:
-			return -Returnable(&c)
+			return -Returnable(c)
 		case c.Limit.IsSlots() && c.Hold == nil:
 			return 0
 		case used+n < 0:
@@ -107,7 +108,7 @@ func (o Over) Correct(held []store.Debit, delta map[string]int64, ends bool) ([]
 	if bad != nil || len(o) == 0 {
 		return debits, bad
 	}
-	return Change(debits, func(entity string, c store.Charge) int64 {
+	return Change(debits, func(entity string, c *store.Charge) int64 {
 		had := max(0, min(o[LimitOf{entity, c.Limit}], -c.Amount))
 		o.Add(entity, c.Limit, -had)
 		return c.Amount + had
@@ -123,7 +124,7 @@ func Returnable(c *store.Charge) int64 {
 }
 
 // Taken returns the amount of a charge on slots that a lease has taken after a decision without the store; otherwise 0.
-func Taken(_ string, c store.Charge) int64 {
+func Taken(_ string, c *store.Charge) int64 {
 	if c.Hold == nil {
 		return 0
 	}
