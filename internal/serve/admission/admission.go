@@ -80,7 +80,9 @@ func (s *Slots) Try(who string) bool {
 // patience is 0 or too many calls of who are already waiting.
 func (s *Slots) Take(ctx context.Context, who string, n int, patience time.Duration) int {
 	s.mu.Lock()
-	s.resize(who)
+	if !s.long {
+		s.resize(who)
+	}
 	g := s.holder(who)
 	n = min(n, s.share(who))
 	if s.try(g, n) {
