@@ -21,8 +21,8 @@ func (k keys) base(namespace string) string {
 
 // bucket returns a bucket's key and the length of the part that all buckets of the namespace share.
 func (k keys) bucket(b store.Bucket) (key string, base int) {
-	head := k.base(b.Namespace) + "b"
-	return head + member(b.Entity, b.Resource), len(head)
+	head := k.base(b.Namespace)
+	return head + "b" + b.Entity + "\x00" + b.Resource, len(head) + 1
 }
 
 // credits returns the key of the credits of a balance.

@@ -277,7 +277,8 @@ func (s *Store) at(d *store.Debit, m *moment) (p place, err error) {
 	p.key, p.base = s.keys.bucket(d.Bucket)
 	p.queue, p.limits = s.lanes(d.Bucket.Namespace).takes, len(d.Charges)
 	p.levels = layout.LevelsSize(d.Charges)
-	text := make([]byte, 0, len(d.Charges)*(layout.LimitSize+16))
+	var room [256]byte
+	text := room[:0]
 	for i := range d.Charges {
 		l := d.Charges[i].Limit
 		if bad := l.Params().Check(); bad != nil {
