@@ -28,12 +28,13 @@ func (op *operation) take(take *store.Take, bs []*Bucket) (out store.Outcome, er
 			return out, err
 		}
 	}
-	var room [8]*slot
+	var room [8]charged
 	slots := room[:0] // of all charges, which follow added
 	for i, b := range bs {
 		for j := range take.Debits[i].Charges {
 			c := &take.Debits[i].Charges[j]
-			slots = append(slots, b.of(j, c.Limit))
+			s := b.of(j, c.Limit)
+			slots = append(slots, charged{s, s.limit.Params().Clock(op.now)})
 			fits, err := op.fits(b, slots[len(slots)-1], c)
 			if err != nil {
 				return out, err
@@ -54,6 +55,13 @@ func (op *operation) take(take *store.Take, bs []*Bucket) (out store.Outcome, er
 	return out, nil
 }
 
+// charged is a slot with its clock's reading.
+type charged struct {
+	*slot
+
+	reading int64
+}
+
 func (op *operation) changed(b *Bucket, c Change) {
 	if j := op.table.cfg.Journal; j != nil {
 		op.tickets.add(j.Changed(b, c))
@@ -61,24 +69,23 @@ func (op *operation) changed(b *Bucket, c Change) {
 }
 
 // fits reports whether a charge fits, or may not refuse, and notes one in shadow that does not.
-func (op *operation) fits(b *Bucket, s *slot, c *store.Charge) (bool, error) {
-	p := s.limit.Params()
-	reading, level := p.Clock(op.now), b.level(s, op.now)
+func (op *operation) fits(b *Bucket, s charged, c *store.Charge) (bool, error) {
+	level := b.level(s.slot, op.now)
 	switch {
 	case c.Shadow:
-		if !p.Fits(level, reading, c.Amount) {
+		if !clock.Fits(s.limit.Burst, level, s.reading, c.Amount) {
 			op.left = append(op.left, c)
 		}
 	case !c.Force:
-		return p.Fits(level, reading, c.Amount), nil
-	case clock.Spend(level, reading, c.Amount) > clock.MaxLevel:
+		return clock.Fits(s.limit.Burst, level, s.reading, c.Amount), nil
+	case clock.Spend(level, s.reading, c.Amount) > clock.MaxLevel:
 		return false, store.ErrOverflow
 	}
 	return true, nil
 }
 
 // charge makes charges on a bucket, whose slots are the first of those given, and returns the others.
-func (op *operation) charge(b *Bucket, of []*slot, charges []store.Charge) (rest []*slot) {
+func (op *operation) charge(b *Bucket, of []charged, charges []store.Charge) (rest []charged) {
 	op.table.stamp(b, op.now)
 	b.takes++
 	for i := range charges {
@@ -88,10 +95,10 @@ func (op *operation) charge(b *Bucket, of []*slot, charges []store.Charge) (rest
 		}
 		s.debited += c.Amount
 		if s.limit.IsSlots() {
-			op.took = append(op.took, took{c, op.hold(b, s, c.Amount)})
+			op.took = append(op.took, took{c, op.hold(b, s.slot, c.Amount)})
 			continue
 		}
-		s.level = clock.Spend(s.level, s.limit.Params().Clock(op.now), c.Amount)
+		s.level = clock.Spend(s.level, s.reading, c.Amount)
 	}
 	return of[len(charges):]
 }
@@ -107,14 +114,13 @@ func (op *operation) hold(b *Bucket, s *slot, amount int64) store.Hold {
 	return store.HoldOf(s.limit, h.Birth, h.End, op.now, 0)
 }
 
-func (op *operation) levels(debits []store.Debit, bs []*Bucket, of []*slot, allowed bool) []store.Level {
+func (op *operation) levels(debits []store.Debit, bs []*Bucket, of []charged, allowed bool) []store.Level {
 	ls := make([]store.Level, 0, len(of))
 	for i, b := range bs {
 		for j := range debits[i].Charges {
 			c, s := &debits[i].Charges[j], of[len(ls)]
-			p := s.limit.Params()
-			level := b.level(s, op.now)
-			refused := !allowed && !c.Force && !p.Fits(level, p.Clock(op.now), c.Amount)
+			level := b.level(s.slot, op.now)
+			refused := !allowed && !c.Force && !clock.Fits(s.limit.Burst, level, s.reading, c.Amount)
 			if c.Shadow {
 				refused = slices.Contains(op.left, c)
 			}
