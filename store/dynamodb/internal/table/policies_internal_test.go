@@ -76,7 +76,7 @@ var allowed = map[string][8]string{
 	"audit":           {"", "gbq", "", "bq", "bqp", "", "", "bqp"}, // appended, never changed or deleted
 	"CreditKey":       {"", "gbq", "", "bq", "bq", "", "", "bq"},   // a tenant credits nothing to itself
 	"TallyKey":        {"pud", "gbq", "pud", "bq", "bqp", "", "", "bq"},
-	"UsagePartition":  {"", "gbq", "", "bq", "bq", "pu", "pu", "bq"},
+	"UsagePartition":  {"", "gbq", "", "bq", "bq", "bpu", "bpu", "bq"},
 	"AccountKey":      {"", "gbq", "", "bq", "bq", "bpu", "bpu", "bq"},
 	"IndexPartition":  {"", "q", "", "q", "q", "", "", "q"},
 	"partitionName":   {"", "q", "", "q", "q", "", "", "q"},
@@ -89,7 +89,7 @@ var allowed = map[string][8]string{
 	"namespace":    {"b", "gbq", "", "", "", "bpu", "bpu", "bqpudc"},
 	"namespace-id": {"b", "gbq", "", "", "", "bpu", "bpu", "bqpudc"},
 	"audit of all": {"", "gbq", "", "", "", "", "", "bqp"},
-	"usage of all": {"", "gbq", "", "", "", "pu", "pu", "bq"},
+	"usage of all": {"", "gbq", "", "", "", "bpu", "bpu", "bq"},
 	"MarkerKey":    {"pud", "gbq", "", "", "", "", "", "bq"},
 	"streamKey":    {"", "gbq", "", "", "", "", "qpu", "bq"},
 	"secret":       {"b", "", "", "", "", "", "", ""}, // a server that decides signs leases
