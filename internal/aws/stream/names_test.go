@@ -12,6 +12,7 @@ import (
 
 	"github.com/weirlimits/weir/internal/aws/stream"
 	"github.com/weirlimits/weir/internal/testkit/dynamotest/sizes"
+	"github.com/weirlimits/weir/internal/testkit/raced"
 	"github.com/weirlimits/weir/store"
 )
 
@@ -45,6 +46,7 @@ func (st *stage) figuresOf(t *testing.T, namespace string, w store.Window) map[s
 // without their limit, and these without a peak.
 func TestInventedNames(t *testing.T) {
 	t.Parallel()
+	raced.Skip(t)
 	st := newStage(t)
 	handles := []handler{stream.Handler(stream.Config{Store: st.store}), stream.Handler(stream.Config{Store: st.store})}
 	st.deliver(t, handles[0], nil)
@@ -160,6 +162,7 @@ func (st *stage) fill(t *testing.T, size int) {
 // Limits that a window names stay named, however many they are.
 func TestNamedLimitsStay(t *testing.T) {
 	t.Parallel()
+	raced.Skip(t)
 	st := newStage(t)
 	handles := []handler{stream.Handler(stream.Config{Store: st.store}), stream.Handler(stream.Config{Store: st.store})}
 	st.deliver(t, handles[0], nil)
@@ -189,6 +192,7 @@ func TestNamedLimitsStay(t *testing.T) {
 // A batch may have more limits of one bucket than a single update of a window can name.
 func TestManyNamesAtOnce(t *testing.T) {
 	t.Parallel()
+	raced.Skip(t)
 	st := newStage(t)
 	handle := stream.Handler(stream.Config{Store: st.store})
 	st.deliver(t, handle, nil)
