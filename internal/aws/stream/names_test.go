@@ -41,15 +41,24 @@ func (st *stage) figuresOf(t *testing.T, namespace string, w store.Window) map[s
 	return sums
 }
 
+// twoHandlers returns a stage on which usage is kept, and two handlers of its stream.
+func twoHandlers(t *testing.T) (st *stage, handles []handler) {
+	t.Helper()
+	st = newStage(t)
+	for range 2 {
+		handles = append(handles, stream.Handler(stream.Config{Store: st.store}))
+	}
+	st.deliver(t, handles[0], nil)
+	return st, handles
+}
+
 // Requests that bring limits of ever new names do not make windows so large that nothing can be booked any more: neither
 // those of the bucket nor those of all namespaces, which are written with everybody's usage. All tokens are booked, some
 // without their limit, and these without a peak.
 func TestInventedNames(t *testing.T) {
 	t.Parallel()
 	raced.Skip(t)
-	st := newStage(t)
-	handles := []handler{stream.Handler(stream.Config{Store: st.store}), stream.Handler(stream.Config{Store: st.store})}
-	st.deliver(t, handles[0], nil)
+	st, handles := twoHandlers(t)
 	const takes = 60
 	for i := range takes {
 		d := store.Debit{Bucket: store.Bucket{Namespace: "m", Entity: fmt.Sprint(min(i, takes/2)), Resource: "api"}}
@@ -163,9 +172,7 @@ func (st *stage) fill(t *testing.T, size int) {
 func TestNamedLimitsStay(t *testing.T) {
 	t.Parallel()
 	raced.Skip(t)
-	st := newStage(t)
-	handles := []handler{stream.Handler(stream.Config{Store: st.store}), stream.Handler(stream.Config{Store: st.store})}
-	st.deliver(t, handles[0], nil)
+	st, handles := twoHandlers(t)
 	const takes = 100
 	own := *bounty
 	own.Name = strings.Repeat("t", store.MaxID)
